@@ -3,7 +3,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
-import pg from "pg"
 import { describe } from "vitest"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/StoreHealth.ts"
@@ -47,28 +46,14 @@ const onPostgres = (url: string, rest: Omit<Fault, "readNumber">, through = url)
 
 type Proxy = Effect.Effect.Success<ReturnType<typeof pgProxy>>
 
-const behindProxy = (
-  change: (proxy: Proxy) => Pick<Fault, "begin" | "end">,
-  rest: Pick<Fault, "says" | "reason">
-) =>
+/** From this effect of its proxy on, the database does not answer. */
+const unanswered = (begin: (proxy: Proxy) => Effect.Effect<void>) =>
   Effect.gen(function* () {
     const url = yield* postgres.freshPath
     const proxy = yield* pgProxy(url)
-    return yield* onPostgres(url, { ...rest, ...change(proxy) }, proxy.url)
-  })
-
-const silent = { says: away, reason: /Postgres database \S+ does not answer/ }
-
-/** Locks every table that is written, until the connection of the other program ends. */
-const lockTables = (url: string) =>
-  Effect.promise(async () => {
-    const client = new pg.Client({ connectionString: url })
-    await client.connect()
-    const { rows } = await client.query(
-      "SELECT string_agg(tablename, ',') AS all FROM pg_tables WHERE schemaname = 'public'"
-    )
-    await client.query(`BEGIN; LOCK TABLE ${rows[0]?.all} IN ACCESS EXCLUSIVE MODE`)
-    return client
+    const fault = { begin: begin(proxy), end: proxy.repair }
+    const reason = /Postgres database \S+ does not answer/
+    return yield* onPostgres(url, { ...fault, says: away, reason }, proxy.url)
   })
 
 type Outages = Readonly<
@@ -118,22 +103,8 @@ const ofPostgres: Outages = {
       reason: /cannot be opened, read or written \((?:25006|0A000)\)/
     })
   ),
-  "refusing connections": behindProxy(({ cut, repair }) => ({ begin: cut, end: repair }), silent),
-  silent: behindProxy(({ freeze, repair }) => ({ begin: freeze, end: repair }), silent),
-  "slow: each answer comes 50 ms late": behindProxy(({ slow }) => ({ begin: slow(50), end: slow(0) }), {
-    says: healthy
-  }),
-  "locked by another program": Effect.flatMap(postgres.freshPath, (url) => {
-    let locked: pg.Client | undefined
-    return onPostgres(url, {
-      begin: Effect.map(lockTables(url), (client) => {
-        locked = client
-      }),
-      end: Effect.promise(async () => locked?.end()),
-      says: away,
-      reason: /is locked by another process/
-    })
-  })
+  "refusing connections": unanswered(({ cut }) => cut),
+  silent: unanswered(({ freeze }) => freeze)
 }
 
 /** Each is broken and repaired under a running server; these are played by every test run, the others by the slow one. */

@@ -1,6 +1,5 @@
 /** Starts of the real process that must fail, and say why. */
-import { execFileSync } from "node:child_process"
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -20,14 +19,6 @@ const paths: Readonly<Record<string, string | ((place: string) => string)>> = {
   "below a file": (place) => {
     writeFileSync(join(place, "file"), "")
     return "file/below/music.sqlite"
-  },
-  "a FIFO": (place) => {
-    execFileSync("mkfifo", [join(place, "fifo")])
-    return "fifo"
-  },
-  "a link into nothing": (place) => {
-    symlinkSync(join(place, "nothing/music.sqlite"), join(place, "link"))
-    return "link"
   }
 }
 

@@ -76,15 +76,13 @@ const Live = Schema.Struct({
   actor_type: disclosable(ActorType),
   client_id: Schema.String,
   audience: Schema.String,
-  org_id: disclosable(OrganisationId),
-  membership_id: disclosable(Schema.String),
   session_id: Uuid,
   scope: Schema.String,
   issued_at: Schema.Int,
   expires_at: Schema.Int,
   authorization_epoch: Schema.Int,
-  authorization: disclosable(Authorization),
-  authorizations: disclosable(Schema.Array(Authorization))
+  // The form of an answer to a call without X-Org-ID (identity-service.md 6.2).
+  authorizations: Schema.Array(Authorization)
 })
 type Live = typeof Live.Type
 
@@ -119,15 +117,10 @@ const toMembership = (
     expectAll(
       [authorization.audience === applicationId, "is for another application"],
       [authorization.testing_environment_id === environmentId, "is of another plane"],
-      [agrees(live.org_id, org_id), "is of another organisation"],
       [(type == null) === (publicId == null), "should disclose both or neither of actor type and public id"],
       [fits(publicId, type), "mixes Carbon and Silicon"],
       [publicId == null || agrees(live.public_id, publicId), "names two actors"],
-      [
-        namesMember(membership_id, org_id, publicId ?? live.public_id) &&
-          agrees(live.membership_id, membership_id),
-        "names another member"
-      ]
+      [namesMember(membership_id, org_id, publicId ?? live.public_id), "names another member"]
     ),
     () => ({
       organisation: org_id,
@@ -150,13 +143,9 @@ export const readIntrospection =
       if (!live.active) return Option.none()
       yield* expectAll(
         [live.audience === applicationId && live.client_id === applicationId, "is for another application"],
-        [fits(live.public_id, live.actor_type), "mixes Carbon and Silicon"],
-        [
-          (live.authorization == null) !== (live.authorizations == null),
-          "should hold either one authorization or a list of them"
-        ]
+        [fits(live.public_id, live.actor_type), "mixes Carbon and Silicon"]
       )
-      const listed = live.authorization == null ? (live.authorizations ?? []) : [live.authorization]
+      const listed = live.authorizations
       const memberships = yield* Either.all(
         listed.map((one) => toMembership(live, one, applicationId, environmentIdOf(plane)))
       )

@@ -187,22 +187,6 @@ describe("After an outcome", () => {
     expect((yield* delivery(report)).state).toBe(state)
   })
 
-  it.scoped("that refuses the settings, each reason is logged once, though searches succeed", function* () {
-    const { admit, levels, lines, pass, start, tracker } = yield* makeHarness
-    yield* admit()
-    // So each further one is searched first.
-    tracker.filing.next(lost, refused(401), refused(401), refused(403), refused(403))
-    const { health } = yield* start("tracker")
-    yield* pass(1_040)
-    const reasons = lines.filter(({ level }) => level === "ERROR").map(({ text }) => /\d{3}/.exec(text)?.[0])
-    expect([tracker.sent.length, tracker.searches.length]).toEqual([5, 6])
-    expect([levels("ERROR"), reasons, yield* health]).toEqual([2, ["401", "403"], "degraded"])
-    yield* pass(300)
-    expect(yield* health).toBe("ok")
-    // After the lost answer, and in the end.
-    expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(2)
-  })
-
   it.scoped("that refuses the settings, a start ends the pause, also after a refused search", function* () {
     const { admit, filed, levels, pass, start, tracker } = yield* makeHarness
     const report = yield* admit()
@@ -219,25 +203,6 @@ describe("After an outcome", () => {
     expect(levels("ERROR")).toBe(2)
     yield* start("tracker")
     yield* pass(10)
-    expect(yield* filed(report)).toBe(1)
-  })
-
-  it.scoped("a retry ends the pause of refused settings within 30 s, not that of a limit", function* () {
-    const { admit, filed, now, pass, start, store, tracker } = yield* makeHarness
-    const report = yield* admit()
-    const retry = Effect.suspend(() =>
-      Effect.zipRight(store.deliveries.retry(`report:${report.id}`, now()), store.destinations.resume(now()))
-    )
-    tracker.filing.next(limited(90), refused(401))
-    yield* start("tracker")
-    yield* pass(5)
-    yield* retry
-    yield* pass(60)
-    expect(tracker.sent.length).toBe(1)
-    yield* pass(60)
-    expect(tracker.sent.length).toBe(2)
-    yield* retry
-    yield* pass(31)
     expect(yield* filed(report)).toBe(1)
   })
 

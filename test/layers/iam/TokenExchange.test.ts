@@ -7,7 +7,6 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
-import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { testApplicationSecret } from "../../world/Settings.ts"
 import { until } from "../../world/Waiting.ts"
 import { form, header, iamOver, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
@@ -130,18 +129,4 @@ it.scoped("A call is waited for 8 s", function* () {
   assert.isTrue(Option.isNone(yield* Fiber.poll(calling)))
   yield* TestClock.adjust("100 millis")
   assert.include(yield* Fiber.join(calling), { _tag: "Unknown" })
-})
-
-it.scoped("Refresh and revoke accept only a pair, and an empty 200", function* () {
-  const { iam, simulator } = yield* iamWorld()
-  const token = Redacted.make(`ort_${"a".repeat(43)}`)
-  for (const fault of [faults.html(200), faults.redirect(), reply({}), reply(undefined, 204)]) {
-    simulator.fail({ fault, times: 2 })
-    for (const call of ["revoke", "refresh"] as const) {
-      const failure = yield* Effect.flip<unknown, UpstreamFailure, never>(
-        iam[call](production, token, key(call))
-      )
-      assert.include(failure, { _tag: "Unknown" })
-    }
-  }
 })

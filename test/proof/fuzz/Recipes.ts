@@ -34,8 +34,7 @@ export interface Recipe {
   readonly bodyCase: BodyCase | undefined
   readonly inputs: ReadonlyArray<Input>
   readonly place: number
-  /** Sent without waiting for the answer before; in so many pieces. */
-  readonly pipelined: boolean
+  /** Sent in so many pieces. */
   readonly pieces: number
   /** The same bytes once more. */
   readonly twice: boolean
@@ -211,7 +210,6 @@ export const recipeOf = (operation: Operation | undefined, target: string): Fast
     ),
     inputs,
     place: one,
-    pipelined: FastCheck.boolean(),
     pieces: pick(1, 1, 1, 1, 2, 5),
     twice: rarely(25)
   })

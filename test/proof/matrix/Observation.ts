@@ -11,8 +11,6 @@ export interface Observation {
   readonly text: string
   /** What no cell may show: a false envelope, a redirect that was followed, something done twice. */
   readonly problems: ReadonlyArray<string>
-  readonly requests: number
-  readonly calls: number
 }
 
 const address = "192.0.2.1"
@@ -108,9 +106,7 @@ const observeIn = async (world: World, cell: CellRequest): Promise<Observation> 
       ...(isSuccess(answer) ? [] : [...detailsProblems(answer, cell), ...calledBehind(counts, cell)]),
       ...(isSuccess(again) ? await subject.problems(again) : []),
       ...oracle.problems().filter((problem) => !problem.startsWith(undocumented))
-    ],
-    requests: 2,
-    calls: upstreams.calls.length
+    ]
   }
 }
 

@@ -100,15 +100,11 @@ const ofOneCall: ReadonlyArray<FaultName> = [
 const login = byProgram(
   5,
   "logs in with a token",
-  { slt: constantFrom("new", "new", "same", "public id") },
+  { slt: constantFrom("new", "new", "same") },
   async ({ resident, stage }, { slt }) => {
     const known = resident.logins.get(stage.planeOf(resident))
-    if (slt === "same" && known !== undefined)
-      return textOf(await stage.login(resident, known.slt, known.key))
-    if (slt === "public id" && resident.isTesting)
-      return textOf(await stage.login(resident, resident.actor, stage.newKey()))
-    const minted = stage.mint(resident)
-    return minted === undefined ? "has no organisation" : textOf(await stage.login(resident, minted))
+    const presented = slt === "same" && known !== undefined ? known.slt : stage.mint(resident)
+    return presented === undefined ? "has no organisation" : textOf(await stage.login(resident, presented))
   }
 )
 
@@ -179,23 +175,6 @@ const sameRefresh = bySession(
     if (isHonoured && answers.some(({ status }) => status === 401))
       law.breakWith(`a refresh of ${resident.name} is refused, while IAM honours its session`)
     return statuses(answers)
-  }
-)
-
-/** An attacker, or a broken client: another key than the derived one. */
-const stolenRefresh = bySession(
-  1,
-  "an attacker refreshes under another key with the token",
-  { token: constantFrom("stored", "spent") },
-  async ({ resident, stage, stored }, { token }) => {
-    const family = stage.law.familyOf(stored.refresh_token)
-    const spent = [...stage.stateOf(resident).refreshTokens].find(
-      ([, one]) => one.consumed && one.family === family
-    )
-    const stolen = token === "spent" ? spent?.[0] : stored.refresh_token
-    if (stolen === undefined) return "no token is spent"
-    stage.law.allowAttack(stolen)
-    return statuses(await stage.send([requests.refresh(stolen, stage.newKey(), stage.secretOf(resident))]))
   }
 )
 
@@ -292,7 +271,7 @@ const settle = command(4, "all faults end, and each program tries again", {}, (s
 /** Any command, by its weight. */
 export const anyCommand: FastCheck.Arbitrary<Command> = FastCheck.oneof(
   ...[login, me, subscribe, ting, together, logout],
-  ...[sameRefresh, stolenRefresh, wrongPlane],
+  ...[sameRefresh, wrongPlane],
   ...[wait, revokeLogin, revokeAccess, moveOrganisation, restart, killServer],
   ...[fault, mend, settle]
 )

@@ -11,10 +11,10 @@ export const replayWindow = 600_000
 /** Milliseconds from the first receipt of a pair in which a server believes no inactive answer about it. */
 const disbelief = 60_000
 /**
- * The documented limits that excuse a lost session: an answer that is not fetched within 10 minutes, a consumed token under another key, an
- * inactive answer about a pair that the instance received more than a minute ago, and a refresh without an organisation.
+ * The documented limits that excuse a lost session: an answer that is not fetched within 10 minutes, an inactive answer about a pair that
+ * the instance received more than a minute ago, and a refresh without an organisation.
  */
-type Excuse = "too late" | "attacked" | "misjudged" | "without organisation"
+type Excuse = "too late" | "misjudged" | "without organisation"
 
 /** The slot of one machine in one plane. */
 export interface Holder {
@@ -35,7 +35,6 @@ const keyOf = (call: UpstreamCall, what: string) => `${call.caller.name} ${what}
 /** `world` is asked once something happens in it. */
 export const makeLaw = (world: () => World) => {
   const broken = new Set<string>()
-  const attacked = new Set<string>()
   /** Families that IAM ended for a reason that is known. */
   const compromised = new Set<string>()
   /** Access tokens of logins that a server has not answered, with that server. */
@@ -65,11 +64,11 @@ export const makeLaw = (world: () => World) => {
     )
   }
 
-  /** A reuse under another key ends the family, which only an attacker and a very late client may do. */
+  /** A reuse under another key ends the family, which only a very late client may do. */
   const judgeReuse = (presented: string, family: Family): void => {
     if (compromised.has(family.id)) return
     compromised.add(family.id)
-    if (attacked.has(family.id) || isTooLate(spentAt.get(presented))) world().oracle.allowEnd(presented)
+    if (isTooLate(spentAt.get(presented))) world().oracle.allowEnd(presented)
     else breakWith(`IAM ended a login of ${family.actor}: its refresh token was used again under another key`)
   }
 
@@ -126,7 +125,6 @@ export const makeLaw = (world: () => World) => {
     const family = familyOf(refresh_token)
     if (family === undefined) return undefined
     if (isTooLate(spentAt.get(refresh_token))) return "too late"
-    if (attacked.has(family.id)) return "attacked"
     if (misjudged.has(family.id)) return "misjudged"
     return isMember(family) ? undefined : "without organisation"
   }
@@ -141,13 +139,6 @@ export const makeLaw = (world: () => World) => {
     /** This introspection is the first one of a token that this server has just been given. */
     isCompleting: ({ caller, form, path }: UpstreamCall) =>
       path === "introspect" && uncompleted.get(form.get("token") ?? "")?.caller === caller,
-    /** An attacker uses this token. */
-    allowAttack: (token: string) => {
-      const family = familyOf(token)
-      if (family === undefined) return
-      attacked.add(family.id)
-      world().oracle.allowEnd(token)
-    },
     /** The limit that excuses that this session cannot be used. */
     excuseFor,
     /** Without an organisation a session cannot be used, but it is not lost. */
@@ -179,11 +170,7 @@ export const makeLaw = (world: () => World) => {
         .map((plane) => controls().plane(plane).slts.get(slt)?.session)
         .find((session) => session !== undefined)
       const isOwn =
-        refresh_token !== undefined
-          ? familyOf(refresh_token) === family
-          : minted !== undefined
-            ? minted === family?.session
-            : slt === family?.actor
+        refresh_token === undefined ? minted === family?.session : familyOf(refresh_token) === family
       if (!isOwn || family !== familyOf(given.access_token))
         breakWith("an answer has a token of another login")
     }

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto"
 import * as FastCheck from "effect/FastCheck"
 import type { Play } from "../Suite.ts"
 import { anyCommand } from "./Commands.ts"
-import { type Name, type Stage, withStage } from "./Stage.ts"
+import { type Name, withStage } from "./Stage.ts"
 
 /** Sequences of a full run. */
 const full = 10_000
@@ -25,40 +25,20 @@ const digestHere = (): void => {
   Object.defineProperty(globalThis.crypto.subtle, "digest", { configurable: true, value })
 }
 
-const figuresOf = ({ law, world }: Stage, commands: number) => ({
-  sequences: 1,
-  commands,
-  requests: world.requests(),
-  "upstream calls": world.upstreams.calls.length,
-  faults: world.upstreams.calls.filter(({ fault }) => fault !== undefined).length,
-  kills: world.instances.filter(({ isAlive }) => !isAlive()).length,
-  rotations: law.rotations()
-})
-
 export const play: Play = async ({ count = full, seed }) => {
   digestHere()
-  const figures: Record<string, number> = {}
-  let failed = false
   const commands = FastCheck.commands([anyCommand], { maxCommands, size: "max" })
   const property = FastCheck.asyncProperty(setup, commands, ({ begin, ...facts }, chosen) =>
     withStage(facts, async (stage) => {
-      try {
-        for (const name of begin) await stage.begin(name)
-        await FastCheck.asyncModelRun(() => ({ model: stage, real: undefined }), chosen)
-        await stage.play("all faults end, and each program tries again", () => stage.settle())
-        stage.demand(stage.world.oracle.problems())
-      } catch (error) {
-        failed = true
-        throw error
-      }
-      if (failed) return
-      for (const [name, value] of Object.entries(figuresOf(stage, [...chosen].length)))
-        figures[name] = (figures[name] ?? 0) + value
+      for (const name of begin) await stage.begin(name)
+      await FastCheck.asyncModelRun(() => ({ model: stage, real: undefined }), chosen)
+      await stage.play("all faults end, and each program tries again", () => stage.settle())
+      stage.demand(stage.world.oracle.problems())
     })
   )
   const details = await FastCheck.check(property, { seed, numRuns: count })
   return {
-    figures,
+    figures: { sequences: details.numRuns },
     broken: details.failed ? [(await FastCheck.asyncDefaultReportMessage(details)) ?? ""] : []
   }
 }

@@ -37,7 +37,7 @@ export interface Resident {
   program: Program
   isTesting: boolean
   /** By plane: the latest short-lived token, and whether its login ended well. */
-  readonly logins: Map<string, { readonly slt: string; readonly key: string | undefined; done: boolean }>
+  readonly logins: Map<string, { readonly slt: string; done: boolean }>
 }
 
 interface Setup {
@@ -195,29 +195,16 @@ export class Stage {
     return outcome
   }
 
-  async login(resident: Resident, slt: string, key?: string) {
+  async login(resident: Resident, slt: string) {
     const plane = this.planeOf(resident)
     const known = resident.logins.get(plane)
-    const entry = known?.slt === slt && known.key === key ? known : { slt, key, done: false }
+    const entry = known?.slt === slt ? known : { slt, done: false }
     resident.logins.set(plane, entry)
-    const given = key === undefined ? {} : { idempotencyKey: key }
-    const outcome = await this.call(resident, (program) => program.login(slt, given))
+    const outcome = await this.call(resident, (program) => program.login(slt))
     if (outcome.ok) entry.done = true
-    this.noteSessions(resident, slt)
+    const minted = this.stateOf(resident).slts.get(slt)
+    if (minted !== undefined) this.holderOf(resident).sessions.add(minted.session.id)
     return outcome
-  }
-
-  /** A login by public id makes its parent session itself. */
-  private noteSessions(resident: Resident, slt: string): void {
-    const { sessions } = this.holderOf(resident)
-    const { families, slts } = this.stateOf(resident)
-    const minted = slts.get(slt)
-    if (minted !== undefined) sessions.add(minted.session.id)
-    else {
-      const ofSlts = new Set([...slts.values()].map(({ session }) => session.id))
-      for (const { actor, session } of families.values())
-        if (actor === resident.actor && !ofSlts.has(session.id)) sessions.add(session.id)
-    }
   }
 
   isMember(resident: Resident): boolean {
@@ -280,7 +267,7 @@ export class Stage {
   private async settleLogin(resident: Resident) {
     const { law, world } = this
     const login = resident.logins.get(this.planeOf(resident))
-    if (login === undefined || login.done || login.key !== undefined) return
+    if (login === undefined || login.done) return
     const { families, slts } = this.stateOf(resident)
     const session = slts.get(login.slt)?.session
     const family = [...families.values()].find((one) => one.session === session)

@@ -1,7 +1,6 @@
-/** A proxy between a store and its Postgres that can cut, freeze or slow connections, lose the answer to a commit, or move sessions. */
+/** A proxy between a store and its Postgres that can cut or freeze connections, lose the answer to a commit, or move sessions. */
 import { once } from "node:events"
 import { createServer, connect as dial, type Socket } from "node:net"
-import { setTimeout as sleep } from "node:timers/promises"
 import * as Effect from "effect/Effect"
 
 export interface PgProxy {
@@ -12,8 +11,6 @@ export interface PgProxy {
   /** Forwards nothing and closes nothing, until it is repaired. */
   readonly freeze: Effect.Effect<void>
   readonly repair: Effect.Effect<void>
-  /** Delays every answer by so many milliseconds. */
-  readonly slow: (millis: number) => Effect.Effect<void>
   /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
 }
@@ -25,8 +22,6 @@ interface Link {
   /** Logged in, and in no transaction. */
   isIdle: boolean
   isLost: boolean
-  /** Ends when all answers so far are forwarded. */
-  forwarded: Promise<void>
 }
 
 /** The end of an answer outside of a transaction. */
@@ -39,19 +34,11 @@ const listening = async (port: number, accept: (socket: Socket) => void) => {
   return server
 }
 
-const forward = async ({ forwarded, near }: Link, chunk: Buffer, due: number) => {
-  await forwarded
-  const wait = due - performance.now()
-  if (wait > 0) await sleep(wait)
-  near.write(chunk)
-}
-
 const makeProxy = async (address: string, movesSessions: boolean) => {
   const target = new URL(address)
   const links = new Set<Link>()
   let frozen = false
   let losing = false
-  let delay = 0
   const sockets = () => [...links].flatMap(({ far, near }) => [near, far])
 
   const accept = (near: Socket) => {
@@ -59,8 +46,7 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
       near,
       far: dial(Number(target.port), target.hostname),
       isIdle: false,
-      isLost: false,
-      forwarded: Promise.resolve()
+      isLost: false
     }
     const { far } = link
     const end = (socket: Socket) => () => {
@@ -97,7 +83,7 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
         owner.far = other.far
         other.far = far
       }
-      owner.forwarded = forward(owner, chunk, performance.now() + delay)
+      owner.near.write(chunk)
     })
     if (frozen) for (const socket of [near, far]) socket.pause()
   }
@@ -124,9 +110,6 @@ const makeProxy = async (address: string, movesSessions: boolean) => {
     },
     lose: () => {
       losing = true
-    },
-    slow: (millis: number) => {
-      delay = millis
     }
   }
 }
@@ -138,12 +121,11 @@ export const pgProxy = (address: string, { movesSessions = false } = {}) =>
       Effect.promise(() => makeProxy(address, movesSessions)),
       ({ cut, repair }) => Effect.promise(() => repair().then(cut))
     ),
-    ({ cut, freeze, lose, repair, slow, ...proxy }): PgProxy => ({
+    ({ cut, freeze, lose, repair, ...proxy }): PgProxy => ({
       ...proxy,
       cut: Effect.promise(cut),
       freeze: Effect.sync(freeze),
       repair: Effect.promise(repair),
-      slow: (millis) => Effect.sync(() => slow(millis)),
       loseNextCommit: Effect.sync(lose)
     })
   )
