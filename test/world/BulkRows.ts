@@ -18,39 +18,48 @@ const record = JSON.stringify({
   metadata: { version: "1.4.2", session: "0199a0aa-0000-7000-8000-000000000001" }
 })
 
-/** The statements that add so many rows to each table, oldest first. */
-const bulkStatements = (isSqlite: boolean, now: number, rows: number): ReadonlyArray<string> => {
+/** Reports, as many webhooks, those reports that wait for the tracker, and rows of each other table. */
+interface Volumes {
+  readonly reports: number
+  readonly waiting: number
+  readonly others: number
+}
+
+/** The statements that add rows, oldest first. */
+export const bulkStatements = (isSqlite: boolean, now: number, volumes: Volumes): ReadonlyArray<string> => {
+  const { others, reports, waiting } = volumes
   const hex = (bytes: 16 | 32, salt: string) =>
     isSqlite
       ? `lower(hex(randomblob(${bytes})))`
       : bytes === 16
         ? `md5(random()::text || i || '${salt}')`
         : `md5(random()::text || i || '${salt}') || md5(random()::text || i)`
-  const series = isSqlite
-    ? `(WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ${rows}) SELECT i FROM n) AS n`
-    : `generate_series(0, ${rows}::bigint - 1) AS n(i)`
+  const series = (rows = others) =>
+    isSqlite
+      ? `(WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ${rows}) SELECT i FROM n) AS n`
+      : `generate_series(0, ${rows}::bigint - 1) AS n(i)`
   /** Evenly spread over the last `span` milliseconds, oldest first. */
-  const spread = (span: number) => `${now - span} + i * ${Math.floor(span / rows)}`
+  const spread = (span: number, rows = others) => `${now - span} + i * ${Math.floor(span / rows)}`
   /** In the order of time, as the service and the client make them. */
   const ordered = (salt: string, millis: string) =>
     `${isSqlite ? `printf('%012x', ${millis})` : `lpad(to_hex(${millis}), 12, '0')`} || substr(${hex(16, salt)}, 13)`
   const text = (expression: string) => `CAST(${expression} AS TEXT)`
-  // Half of the reports wait and are due. The finished deliveries are too young for retention, the failed ones too old.
-  const firstWaiting = Math.floor(rows / 2)
-  const firstFinished = firstWaiting - Math.floor(rows / 10)
-  const firstFailed = firstFinished - Math.floor(rows / 100)
+  // Those that wait are due. The finished deliveries are too young for retention, the failed ones too old.
+  const firstWaiting = reports - waiting
+  const firstFinished = firstWaiting - Math.floor(reports / 10)
+  const firstFailed = firstFinished - Math.floor(reports / 100)
   const isFiled = `i < ${firstWaiting} AND NOT (i >= ${firstFailed} AND i < ${firstFinished})`
   const step = Math.floor((29 * day) / (firstWaiting - firstFinished))
   return [
     `INSERT INTO reports
       (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url, holder, bytes)
-    SELECT 'rep_' || ${ordered("id", spread(300 * day))}, 'production', ${hex(32, "key")}, ${hex(32, "content")},
+    SELECT 'rep_' || ${ordered("id", spread(300 * day, reports))}, 'production', ${hex(32, "key")}, ${hex(32, "content")},
       CASE WHEN i % 3 = 0 THEN 'anonymous' ELSE 'verified:c:listener' || ${text("i % 10000")} END,
-      '${content}', 'cli', 'bulk_' || ${text("i")}, ${spread(300 * day)}, ${hex(16, "marker")},
+      '${content}', 'cli', 'bulk_' || ${text("i")}, ${spread(300 * day, reports)}, ${hex(16, "marker")},
       CASE WHEN ${isFiled} THEN i + 1 END,
       CASE WHEN ${isFiled} THEN 'https://github.com/harbor/music/issues/' || ${text("i + 1")} END,
       CASE WHEN i % 3 <> 0 THEN 'production verified:c:listener' || ${text("i % 10000")} END, ${content.length + 1_000}
-    FROM ${series}`,
+    FROM ${series(reports)}`,
     `INSERT INTO deliveries
       (id, kind, subject, state, attempts, available_at, looks, last_failure, fence, created_at, finished_at, priority)
     SELECT 'report:' || id, 'report', id,
@@ -66,35 +75,31 @@ const bulkStatements = (isSqlite: boolean, now: number, rows: number): ReadonlyA
       (plane, event_id, event_type, occurred_at, organisation_uuid, aggregate_type, aggregate_id, aggregate_version, data, received_at)
     SELECT 'production', ${hex(16, "event")}, 'organization.membership.updated.v1', '2026-09-25T10:15:30.123456Z',
       '0199a0aa-0000-7000-8000-000000000001', 'organization_membership', ${hex(16, "aggregate")}, 1,
-      '{"public_id":"c:listener","status":"active","roles":["listener"]}', ${spread(45 * day)}
-    FROM ${series}`,
+      '{"public_id":"c:listener","status":"active","roles":["listener"]}', ${spread(45 * day, reports)}
+    FROM ${series(reports)}`,
     `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
     SELECT ${ordered("record", spread(12 * hour))}, 'musicclidaemon', ${spread(12 * hour)}, '${record}', ${record.length},
       ${spread(12 * hour)}
-    FROM ${series}`,
+    FROM ${series()}`,
     `INSERT INTO spool_counts (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
-    VALUES ('musicclidaemon', ${rows}, 0, 0, 0, 0, ${rows}, ${rows * record.length})
-    ON CONFLICT (table_name) DO UPDATE SET
-      accepted = spool_counts.accepted + excluded.accepted,
-      waiting = spool_counts.waiting + excluded.waiting,
-      waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`,
+    VALUES ('musicclidaemon', ${others}, 0, 0, 0, 0, ${others}, ${others * record.length})`,
     `INSERT INTO spool_delivered (record_id, delivered_at)
-    SELECT ${ordered("delivered", spread(20 * hour))}, ${spread(20 * hour)} FROM ${series}`,
+    SELECT ${ordered("delivered", spread(20 * hour))}, ${spread(20 * hour)} FROM ${series()}`,
     `INSERT INTO recipients (plane, organisation, organisation_uuid, public_id, subscription_id, active, changed_at)
     SELECT 'production', 'org' || ${text("i % 1000")}, '0199a0aa-0000-7000-8000-' || ${text("i % 1000")},
       'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 4 = 0 THEN 0 ELSE 1 END,
       ${spread(80 * day)}
-    FROM ${series}`,
+    FROM ${series()}`,
     `INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
     SELECT ${hex(32, "login")}, 'production', '{"_tag":"Refusal","reason":"no_organization"}', 0, ${spread(20 * hour)}
-    FROM ${series}`,
+    FROM ${series()}`,
     `INSERT INTO session_digests (digest, plane, kind, login, actor, ends_at)
     SELECT ${hex(32, "digest")}, 'production', CASE WHEN i % 3 = 0 THEN 'access' ELSE 'refresh' END,
       'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day)} + ${day}
-    FROM ${series}`,
+    FROM ${series()}`,
     `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
     SELECT ${ordered("refused", spread(29 * day))}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day)}
-    FROM ${series}`
+    FROM ${series()}`
   ]
 }
 
@@ -102,7 +107,8 @@ const bulkStatements = (isSqlite: boolean, now: number, rows: number): ReadonlyA
 export const fill = ({ name, rawQuery }: Kind, place: string, rows: number) =>
   Effect.suspend(() => {
     const isSqlite = name === "SQLite"
+    const volumes = { reports: rows, waiting: rows / 2, others: rows }
     // As autovacuum does some time later. SQLite has no statistics until somebody asks for them, and the store does not.
     const last = isSqlite ? [] : ["VACUUM ANALYZE"]
-    return rawQuery(place, [...bulkStatements(isSqlite, Date.now(), rows), ...last].join(";\n"))
+    return rawQuery(place, [...bulkStatements(isSqlite, Date.now(), volumes), ...last].join(";\n"))
   })
