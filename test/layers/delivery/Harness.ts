@@ -142,6 +142,16 @@ const makeTables = (simulator: Upstreams["tables"], real: TablesService, now: ()
   return { batches, retired, script, service, stored, copies }
 }
 
+/** A simulated clock for the scope, which the test moves. */
+export const makeTime = (startAt: number) =>
+  Effect.gen(function* () {
+    const time = makeSimulatedTime(startAt)
+    yield* Effect.withClockScoped(time.clock)
+    yield* Effect.locallyScoped(FiberRef.currentScheduler, scheduler)
+    const pass = (seconds: number) => Effect.promise(() => time.runUntil(time.elapsed() + seconds * 1_000))
+    return { ...time, pass }
+  })
+
 interface Given {
   readonly settings?: SettingsOverrides
   readonly limits?: Partial<DeliveryLimits>
@@ -151,11 +161,8 @@ interface Given {
 }
 
 export const makeHarness = Effect.gen(function* () {
-  const time = makeSimulatedTime(Date.parse("2026-11-21T10:00:00Z"))
-  const { clock, jump, now } = time
-  yield* Effect.withClockScoped(clock)
-  yield* Effect.locallyScoped(FiberRef.currentScheduler, scheduler)
-  const pass = (seconds: number) => Effect.promise(() => time.runUntil(time.elapsed() + seconds * 1_000))
+  const time = yield* makeTime(Date.parse("2026-11-21T10:00:00Z"))
+  const { jump, now, pass } = time
   const path = yield* freshPath
   const store = yield* openStore(path)
   const { deliveries, reports } = store
