@@ -9,10 +9,12 @@ import { parseArgs } from "node:util"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import Sqlite from "better-sqlite3"
+import pg from "pg"
 import { mintSlt } from "../sandbox/SimulatedUpstreams.ts"
 import { faults } from "../sandbox/upstreams/Simulator.ts"
 import { databaseFromSettings } from "../src/layers/store/StoreFromSettings.ts"
-import { type DialectName, fill, volumesOf } from "../test/world/BulkRows.ts"
+import { bulkStatements } from "../test/world/BulkRows.ts"
 import { type Environment, scratch, type Simulators, startSimulators } from "../test/world/Fleet.ts"
 import { freshDatabase, startPostgres } from "../test/world/Postgres.ts"
 import { closedLoop, type Length, median } from "./Load.ts"
@@ -28,6 +30,7 @@ const { values } = parseArgs({
 })
 const rows = Number(values.rows)
 const rounds = Number(values.rounds)
+type DialectName = "sqlite" | "postgres"
 const dialects = (["sqlite", "postgres"] as const).filter((name) => (values.only ?? name) === name)
 
 const target = 0.9
@@ -89,13 +92,32 @@ const newPlace = async (dialect: DialectName, postgresUrl: string): Promise<Plac
   return { address, environment: { MUSIC_DATABASE_PATH: address }, remove: async () => remove() }
 }
 
+/** Without the store's rules, and as fast as the database is. */
+const fill = async (dialect: DialectName, address: string): Promise<void> => {
+  const volumes = { reports: rows, waiting: Math.ceil(rows / 10), others: Math.ceil(rows / 10) }
+  const statements = bulkStatements(dialect === "sqlite", Date.now(), volumes)
+  if (dialect === "postgres") {
+    const client = new pg.Client({ connectionString: address })
+    await client.connect()
+    // As autovacuum does some time later.
+    for (const statement of [...statements, "VACUUM ANALYZE"]) await client.query(statement)
+    return client.end()
+  }
+  const connection = new Sqlite(address)
+  for (const pragma of ["synchronous = OFF", "cache_size = -1000000", "temp_store = MEMORY"])
+    connection.pragma(pragma)
+  for (const statement of statements) connection.prepare(statement).run()
+  connection.pragma("wal_checkpoint(TRUNCATE)")
+  connection.close()
+}
+
 const fillPlace = async (dialect: DialectName, { address }: Place): Promise<void> => {
   const databaseUrl = dialect === "postgres" ? Option.some(Redacted.make(address)) : Option.none()
   await Effect.runPromise(
     Effect.scoped(databaseFromSettings({ databasePath: address, databaseUrl }, { migrate: true }))
   )
   log(`${dialect}: filling ${rows} rows`)
-  await fill(dialect, address, volumesOf(rows), Date.now())
+  await fill(dialect, address)
 }
 
 /** Prints a row for each call. Each round measures all calls on both databases, and the order changes with the round. */

@@ -1,8 +1,7 @@
 /** Real processes that reach other systems through a proxy, under certificates of a private authority, with their secrets in files. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, beforeAll, describe, expect } from "vitest"
+import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
@@ -14,12 +13,12 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
 import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
+import { folderOfFile } from "../world/Folder.ts"
 import { build, killedWithScope, start, urlOf } from "../world/Fleet.ts"
 
-const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
+const folder = folderOfFile()
 
 beforeAll(build)
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 const secrets = new Set(settingEntries.filter(({ secret }) => secret === true).map(({ name }) => name))
 

@@ -7,7 +7,7 @@ import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
-import { awaited, bestOf, eventually } from "../world/Waiting.ts"
+import { awaited, eventually } from "../world/Waiting.ts"
 import * as Fleet from "../world/Fleet.ts"
 import { openPeer } from "../world/RawHttp.ts"
 import { it } from "../world/Test.ts"
@@ -94,8 +94,9 @@ describe.concurrent("A server that receives SIGTERM", () => {
       assert.notInclude(server.output(), "Listening")
       return took
     })
-    // Less than the 5 s for which a start waits for a lock.
-    assert.isBelow(yield* bestOf(3_000, stopping), 3_000)
+    // Less than the 5 s for which a start waits for a lock. A machine that is slow for a moment costs another attempt.
+    const best = Effect.repeat(Effect.scoped(stopping), { until: (took) => took < 3_000, times: 4 })
+    assert.isBelow(yield* best, 3_000)
   })
 })
 

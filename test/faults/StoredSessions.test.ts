@@ -23,7 +23,7 @@ const invent = (prefix: string, at: number) => `${prefix}_${String(at).padStart(
 /** One instance whose calls to an upstream take 20 ms, with requests and rows for the tests of this file. */
 const sessionRows = Effect.gen(function* () {
   const world = yield* Effect.acquireRelease(
-    Effect.promise(() => openWorld({ tables: [], latency: { back: () => 20 } })),
+    Effect.promise(() => openWorld({ tables: [], latency: () => 10 })),
     ({ close }) => Effect.promise(close)
   )
   const { database, time, upstreams } = world

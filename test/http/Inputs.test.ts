@@ -94,10 +94,10 @@ const faults: ReadonlyArray<ReadonlyArray<Input>> = [
   [byName("authorization: 27 characters")],
   [byName('x-org-id: "ACME"')],
   [byName('x-testing-environment-key: ""')],
-  [long, byName("chunks  ")],
+  [long, byName("chunks with an extension and a trailer")],
   [byName("body: a byte order mark")],
   [byName("x-testing-environment-key: 43 characters")],
-  [byName("authorization: another token")]
+  [byName("authorization: 28 characters")]
 ]
 
 describe("An input", () => {

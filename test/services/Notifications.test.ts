@@ -10,9 +10,9 @@ import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { planeId } from "../../src/services/Plane.ts"
 import type { Caller } from "../../src/services/Iam.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { fired, prepared, settle } from "../world/Sending.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
-import { tingRefusal } from "../world/SimulatedTing.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,
@@ -44,7 +44,7 @@ describe("a ting", () => {
       silent: false,
       replayed: false
     })
-    expect(read((yield* sends)[0]?.body)).toEqual({
+    expect(read((yield* sends)[0])).toEqual({
       org_id: "acme",
       type: fired.type,
       for: "si:deejay",
@@ -76,14 +76,14 @@ describe("a ting", () => {
   scenario("has at most 262,144 bytes; a larger one is refused before a proof is requested", function* () {
     const { iam, proofs, send, sends } = yield* prepared()
     yield* send()
-    const room = tingBodyLimit - ((yield* sends)[0]?.body.length ?? 0) - ',"note":""'.length
+    const room = tingBodyLimit - ((yield* sends)[0]?.length ?? 0) - ',"note":""'.length
     const filled = (bytes: number) => ({
       key: "si:deejay/trigger/7/large",
       // Two bytes a character: the limit counts bytes, not characters or UTF-16 units.
       data: { trigger: 7, note: "é".repeat(Math.floor(bytes / 2)) + "x".repeat(bytes % 2) }
     })
     yield* send(filled(room))
-    expect((yield* sends).at(-1)?.body.length).toBe(262_144)
+    expect((yield* sends).at(-1)?.length).toBe(262_144)
     const { code, hint } = yield* Effect.flip(send(filled(room + 1)))
     expect([code, hint]).toEqual(["payload_too_large", expect.stringMatching(/^Shorten data.* 262144 bytes/)])
     expect(yield* iam.calls("prove")).toBe(proofs + 2)
@@ -191,7 +191,8 @@ describe("ting_ready", () => {
     // On no other failure, and written only when it changes.
     const writes = (yield* StoreSwitches).seen("recipients.activate")
     const before = yield* writes
-    yield* ting.failNext("send", tingRefusal(403, "permission_denied"))
+    const denied = { status: 403, code: "permission_denied", requestId: "req_ting" }
+    yield* ting.failNext("send", new Refused({ dependency: "ting", ...denied }))
     yield* Effect.flip(send())
     yield* send()
     expect([yield* ready, yield* writes]).toEqual([true, before])

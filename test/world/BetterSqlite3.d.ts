@@ -10,6 +10,7 @@ declare module "better-sqlite3" {
     constructor(path: string)
     readonly inTransaction: boolean
     prepare(text: string): Prepared
+    pragma(text: string): unknown
     close(): void
   }
 }

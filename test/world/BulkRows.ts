@@ -1,28 +1,6 @@
-/** Fills a database with many valid rows, by a few statements of its own dialect. The store's triggers count them. */
-import Sqlite from "better-sqlite3"
-import pg from "pg"
-
-/** Rows of each table of an old and busy deployment, in proportion to its reports. */
-export const volumesOf = (reports: number) => ({
-  reports,
-  /** Of the reports; they are not filed, and are due. */
-  waitingDeliveries: Math.ceil(reports / 10),
-  /** Of the reports, and older than the bound of retention. */
-  failedDeliveries: Math.ceil(reports / 100),
-  /** Of the reports; they are too young for retention. */
-  finishedDeliveries: Math.ceil(reports / 10),
-  webhooks: reports,
-  spool: Math.ceil(reports / 10),
-  /** Ids of delivered telemetry. */
-  remembered: Math.ceil(reports / 2),
-  recipients: Math.ceil(reports / 10),
-  loginOutcomes: Math.ceil(reports / 20),
-  sessionDigests: Math.ceil(reports / 10),
-  refused: Math.ceil(reports / 100)
-})
-type Volumes = ReturnType<typeof volumesOf>
-
-export type DialectName = "sqlite" | "postgres"
+/** Fills a database with many valid rows, by a few statements of its own dialect. */
+import * as Effect from "effect/Effect"
+import type { Kind } from "../layers/store/Stores.ts"
 
 const hour = 3_600_000
 const day = 24 * hour
@@ -40,31 +18,38 @@ const record = JSON.stringify({
   metadata: { version: "1.4.2", session: "0199a0aa-0000-7000-8000-000000000001" }
 })
 
+/** Reports, as many webhooks, those reports that wait for the tracker, and rows of each other table. */
+interface Volumes {
+  readonly reports: number
+  readonly waiting: number
+  readonly others: number
+}
+
 /** The statements that add rows, oldest first. */
-const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): ReadonlyArray<string> => {
+export const bulkStatements = (isSqlite: boolean, now: number, volumes: Volumes): ReadonlyArray<string> => {
+  const { others, reports, waiting } = volumes
   const hex = (bytes: 16 | 32, salt: string) =>
-    dialect === "sqlite"
+    isSqlite
       ? `lower(hex(randomblob(${bytes})))`
       : bytes === 16
         ? `md5(random()::text || i || '${salt}')`
         : `md5(random()::text || i || '${salt}') || md5(random()::text || i)`
-  const series = (count: number) =>
-    dialect === "sqlite"
-      ? `(WITH RECURSIVE n(i) AS (SELECT 0 WHERE ${count} > 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ${count}) SELECT i FROM n) AS n`
-      : `generate_series(0, ${count}::bigint - 1) AS n(i)`
+  const series = (rows = others) =>
+    isSqlite
+      ? `(WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ${rows}) SELECT i FROM n) AS n`
+      : `generate_series(0, ${rows}::bigint - 1) AS n(i)`
   /** Evenly spread over the last `span` milliseconds, oldest first. */
-  const spread = (span: number, count: number) =>
-    `${now - span} + i * ${Math.max(1, Math.floor(span / Math.max(1, count)))}`
+  const spread = (span: number, rows = others) => `${now - span} + i * ${Math.floor(span / rows)}`
   /** In the order of time, as the service and the client make them. */
   const ordered = (salt: string, millis: string) =>
-    `${dialect === "sqlite" ? `printf('%012x', ${millis})` : `lpad(to_hex(${millis}), 12, '0')`} || substr(${hex(16, salt)}, 13)`
+    `${isSqlite ? `printf('%012x', ${millis})` : `lpad(to_hex(${millis}), 12, '0')`} || substr(${hex(16, salt)}, 13)`
   const text = (expression: string) => `CAST(${expression} AS TEXT)`
-  const { failedDeliveries, finishedDeliveries, reports, waitingDeliveries } = volumes
-  const firstWaiting = reports - waitingDeliveries
-  const firstFinished = firstWaiting - finishedDeliveries
-  const firstFailed = firstFinished - failedDeliveries
+  // Those that wait are due. The finished deliveries are too young for retention, the failed ones too old.
+  const firstWaiting = reports - waiting
+  const firstFinished = firstWaiting - Math.floor(reports / 10)
+  const firstFailed = firstFinished - Math.floor(reports / 100)
   const isFiled = `i < ${firstWaiting} AND NOT (i >= ${firstFailed} AND i < ${firstFinished})`
-  const step = Math.floor((29 * day) / Math.max(1, finishedDeliveries))
+  const step = Math.floor((29 * day) / (firstWaiting - firstFinished))
   return [
     `INSERT INTO reports
       (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url, holder, bytes)
@@ -83,81 +68,47 @@ const bulkStatements = (dialect: DialectName, now: number, volumes: Volumes): Re
       CASE WHEN i < ${firstFinished} THEN 'the tracker refused it' END, 1, created_at,
       CASE WHEN i < ${firstFinished} THEN created_at + 2000 WHEN i < ${firstWaiting} THEN ${now - 29 * day} + (i - ${firstFinished}) * ${step} END,
       CASE WHEN reporter = 'anonymous' THEN 1 ELSE 0 END
-    FROM (SELECT reports.*, ${dialect === "sqlite" ? "CAST(SUBSTR(request_id, 6) AS INTEGER)" : "SUBSTR(request_id, 6)::bigint"} AS i
+    FROM (SELECT reports.*, ${isSqlite ? "CAST(SUBSTR(request_id, 6) AS INTEGER)" : "SUBSTR(request_id, 6)::bigint"} AS i
       FROM reports WHERE request_id LIKE 'bulk@_%' ESCAPE '@') AS numbered
     WHERE i >= ${firstFailed}`,
     `INSERT INTO webhook_inbox
       (plane, event_id, event_type, occurred_at, organisation_uuid, aggregate_type, aggregate_id, aggregate_version, data, received_at)
     SELECT 'production', ${hex(16, "event")}, 'organization.membership.updated.v1', '2026-09-25T10:15:30.123456Z',
       '0199a0aa-0000-7000-8000-000000000001', 'organization_membership', ${hex(16, "aggregate")}, 1,
-      '{"public_id":"c:listener","status":"active","roles":["listener"]}', ${spread(45 * day, volumes.webhooks)}
-    FROM ${series(volumes.webhooks)}`,
+      '{"public_id":"c:listener","status":"active","roles":["listener"]}', ${spread(45 * day, reports)}
+    FROM ${series(reports)}`,
     `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
-    SELECT ${ordered("record", spread(12 * hour, volumes.spool))}, 'musicclidaemon', ${spread(12 * hour, volumes.spool)}, '${record}', ${record.length},
-      ${spread(12 * hour, volumes.spool)}
-    FROM ${series(volumes.spool)}`,
+    SELECT ${ordered("record", spread(12 * hour))}, 'musicclidaemon', ${spread(12 * hour)}, '${record}', ${record.length},
+      ${spread(12 * hour)}
+    FROM ${series()}`,
     `INSERT INTO spool_counts (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
-    VALUES ('musicclidaemon', ${volumes.spool}, 0, 0, 0, 0, ${volumes.spool}, ${volumes.spool * record.length})
-    ON CONFLICT (table_name) DO UPDATE SET
-      accepted = spool_counts.accepted + excluded.accepted,
-      waiting = spool_counts.waiting + excluded.waiting,
-      waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`,
+    VALUES ('musicclidaemon', ${others}, 0, 0, 0, 0, ${others}, ${others * record.length})`,
     `INSERT INTO spool_delivered (record_id, delivered_at)
-    SELECT ${ordered("delivered", spread(20 * hour, volumes.remembered))}, ${spread(20 * hour, volumes.remembered)} FROM ${series(volumes.remembered)}`,
+    SELECT ${ordered("delivered", spread(20 * hour))}, ${spread(20 * hour)} FROM ${series()}`,
     `INSERT INTO recipients (plane, organisation, organisation_uuid, public_id, subscription_id, active, changed_at)
     SELECT 'production', 'org' || ${text("i % 1000")}, '0199a0aa-0000-7000-8000-' || ${text("i % 1000")},
-      'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 20 = 0 THEN 0 ELSE 1 END,
-      ${spread(80 * day, volumes.recipients)}
-    FROM ${series(volumes.recipients)}`,
+      'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 4 = 0 THEN 0 ELSE 1 END,
+      ${spread(80 * day)}
+    FROM ${series()}`,
     `INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
-    SELECT ${hex(32, "login")}, 'production', '{"_tag":"Refusal","reason":"no_organization"}', 0, ${spread(20 * hour, volumes.loginOutcomes)}
-    FROM ${series(volumes.loginOutcomes)}`,
+    SELECT ${hex(32, "login")}, 'production', '{"_tag":"Refusal","reason":"no_organization"}', 0, ${spread(20 * hour)}
+    FROM ${series()}`,
     `INSERT INTO session_digests (digest, plane, kind, login, actor, ends_at)
     SELECT ${hex(32, "digest")}, 'production', CASE WHEN i % 3 = 0 THEN 'access' ELSE 'refresh' END,
-      'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day, volumes.sessionDigests)} + ${day}
-    FROM ${series(volumes.sessionDigests)}`,
+      'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day)} + ${day}
+    FROM ${series()}`,
     `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
-    SELECT ${ordered("refused", spread(29 * day, volumes.refused))}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day, volumes.refused)}
-    FROM ${series(volumes.refused)}`
+    SELECT ${ordered("refused", spread(29 * day))}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day)}
+    FROM ${series()}`
   ]
 }
 
-/** Runs statements on a connection without the store's rules. */
-interface RawDatabase {
-  readonly run: (statement: string) => Promise<unknown>
-  readonly close: () => Promise<void>
-}
-
-const openRaw = async (dialect: DialectName, place: string): Promise<RawDatabase> => {
-  if (dialect === "postgres") {
-    const client = new pg.Client({ connectionString: place })
-    client.on("error", () => undefined)
-    await client.connect()
-    return { run: (statement) => client.query(statement), close: () => client.end() }
-  }
-  const connection = new Sqlite(place)
-  const run = async (statement: string) => {
-    const prepared = connection.prepare(statement)
-    return prepared.reader ? prepared.all() : prepared.run()
-  }
-  for (const pragma of ["synchronous = OFF", "cache_size = -1000000", "temp_store = MEMORY"])
-    await run(`PRAGMA ${pragma}`)
-  return { run, close: async () => connection.close() }
-}
-
-/** Adds the rows to a database that has the schema, in one transaction each, and updates the planner's statistics. */
-export const fill = async (
-  dialect: DialectName,
-  place: string,
-  volumes: Volumes,
-  now: number
-): Promise<void> => {
-  const database = await openRaw(dialect, place)
-  try {
-    for (const statement of bulkStatements(dialect, now, volumes)) await database.run(statement)
+/** Adds the rows to a database that has the schema, without the store's rules. */
+export const fill = ({ name, rawQuery }: Kind, place: string, rows: number) =>
+  Effect.suspend(() => {
+    const isSqlite = name === "SQLite"
+    const volumes = { reports: rows, waiting: rows / 2, others: rows }
     // As autovacuum does some time later. SQLite has no statistics until somebody asks for them, and the store does not.
-    await database.run(dialect === "postgres" ? "VACUUM ANALYZE" : "PRAGMA wal_checkpoint(TRUNCATE)")
-  } finally {
-    await database.close()
-  }
-}
+    const last = isSqlite ? [] : ["VACUUM ANALYZE"]
+    return rawQuery(place, [...bulkStatements(isSqlite, Date.now(), volumes), ...last].join(";\n"))
+  })

@@ -3,6 +3,7 @@
  * by one. The answer to several at once is that of the earliest step of the order of checks.
  */
 import { gzipSync } from "node:zlib"
+import type { Operation } from "./Contract.ts"
 
 /** docs/api.md, "Order of checks", with what comes before it and the parts of its last step. */
 export const steps = [
@@ -93,15 +94,8 @@ export interface Message {
 
 /** What an input needs to know about the request and its world. */
 export interface Facts {
-  /** The operation id, the names of its request headers in lower case, and whether it takes a bearer. Absent: a document or no path. */
-  readonly call:
-    | {
-        readonly id: string
-        readonly parameters: ReadonlySet<string>
-        readonly bearer: "required" | "optional" | "none"
-        readonly body: { readonly required: boolean } | undefined
-      }
-    | undefined
+  /** Absent: a document or no path. */
+  readonly call: Operation | undefined
   readonly plane: "production" | "testing"
   readonly actor: string
   /** The live access token; the secret of this application in the testing plane, and well-formed secrets of others. */
@@ -227,109 +221,86 @@ const secretOf = (length: number) => ofLength(length, "ask_")
 const odd = <A extends string>(texts: ReadonlyArray<A>, outcome: Input["outcome"]): ReadonlyArray<Shape> =>
   texts.map((text) => [JSON.stringify(text.slice(0, 40)), text, outcome] as const)
 
+/** Headers that describe the client: no value of them is refused. */
+const describing = [
+  ...["request-id", "music-client-version", "music-source", "music-telemetry"].map((name) => `x-${name}`),
+  "traceparent"
+]
+const ofNoEffect: ReadonlyArray<Shape> = [
+  ...odd(["x".repeat(3_000), `oat_${"A".repeat(43)}`, "__proto__", "on", "off", ""], accepted),
+  // A valid X-Request-Id is repeated.
+  ["Latin-1", (facts) => `${word(facts)}\u00e9`, accepted]
+]
+
 /** Values of each request header at and around its bounds. */
 const shapes: Readonly<Record<string, ReadonlyArray<Shape>>> = {
   "idempotency-key": [
-    ...[16, 17, 254, 255].map((length): Shape => [`${length} characters`, ofLength(length), accepted]),
-    ...[0, 15, 256, 4_000].map((length): Shape => [`${length} characters`, ofLength(length), badKey]),
+    ...[16, 255].map((length): Shape => [`${length} characters`, ofLength(length), accepted]),
+    ...[15, 256].map((length): Shape => [`${length} characters`, ofLength(length), badKey]),
     ["a comma", (facts) => `${word(facts)},${word(facts)}`, accepted],
     ["a space", (facts) => `${word(facts)} with space`, badKey],
-    ["a tab", (facts) => `${word(facts)}\t${word(facts)}`, badKey],
-    ["UTF-8", (facts) => latin1(`${word(facts)}é`), badKey],
     ["Latin-1", (facts) => `${word(facts)}\u00e9`, badKey],
     ["a delete character", (facts) => `${word(facts)}\u007f`, malformedHead]
   ],
   authorization: [
-    ["no scheme", (facts) => `oat_${word(facts)}`, badScheme],
     ["a scheme in upper case", ({ access }) => `BEARER ${access}`, badScheme],
-    ["two spaces", ({ access }) => `Bearer  ${access}`, badBearer],
-    ["a tab", ({ access }) => `Bearer\t${access}`, badScheme],
-    ["two in one", ({ access }) => `Bearer ${access}, Bearer ${access}`, badBearer],
-    ["27 characters", bearerOf(27), badBearer],
-    ["28 characters", bearerOf(28), deadBearer],
-    ["8188 characters", bearerOf(8_188), deadBearer],
-    ["8189 characters", bearerOf(8_189), badBearer],
-    ["another token", bearerOf(43), deadBearer],
-    ["a character more", ({ access }) => `Bearer ${access}.`, deadBearer],
-    ["a refresh token", ofLength(40, "Bearer ort_"), badBearer],
     ["another scheme", (facts) => `Basic ${Buffer.from(`a:${word(facts)}`).toString("base64")}`, badScheme],
-    ["UTF-8", (facts) => latin1(`Bearer oat_${filled(40, word(facts))}é`), badBearer],
+    ["two spaces", ({ access }) => `Bearer  ${access}`, badBearer],
+    ["two in one", ({ access }) => `Bearer ${access}, Bearer ${access}`, badBearer],
     ["a letter before the token", ({ access }) => `Bearer x${access}`, badBearer],
+    ["a refresh token", ofLength(40, "Bearer ort_"), badBearer],
+    ...[27, 8_189].map((length): Shape => [`${length} characters`, bearerOf(length), badBearer]),
+    ...[28, 8_188].map((length): Shape => [`${length} characters`, bearerOf(length), deadBearer]),
     ...odd([""], badScheme),
-    ...odd(["Bearer", "Bearer null"], badBearer)
+    ...odd(["Bearer"], badBearer)
   ],
   "x-org-id": [
-    ["2 characters", ofLength(2), badOrganisation],
-    ["3 characters", ofLength(3), notMember],
-    ["50 characters", ofLength(50), notMember],
-    ["51 characters", ofLength(51), badOrganisation],
-    ["an unknown one", word, notMember],
-    ["a dot", (facts) => `${word(facts)}.`, badOrganisation],
-    ...odd(["zenith", "__proto__", "constructor"], notMember),
-    ...odd(["ACME", "acme,zenith", "acme\u0085", ""], badOrganisation)
+    ...[2, 51].map((length): Shape => [`${length} characters`, ofLength(length), badOrganisation]),
+    ...[3, 50].map((length): Shape => [`${length} characters`, ofLength(length), notMember]),
+    ...odd(["zenith", "__proto__"], notMember),
+    ...odd(["ACME", "acme,zenith", ""], badOrganisation)
   ],
   "x-testing-environment-key": [
-    ["42 characters", secretOf(42), badSelector],
+    ...[42, 44].map((length): Shape => [`${length} characters`, secretOf(length), badSelector]),
     ["43 characters", secretOf(43), deadSelector],
-    ["44 characters", secretOf(44), badSelector],
     ["a secret of Ting", ({ otherSecrets: [secret] }) => secret, deadSelector],
     ["a production secret", ({ otherSecrets: [, secret] }) => secret, deadSelector],
     ["a root key", ({ otherSecrets: [, , secret] }) => secret, badSelector],
     ["the secret", ({ testingSecret }) => testingSecret, inTesting],
-    ["the secret twice in one", ({ testingSecret }) => `${testingSecret},${testingSecret}`, badSelector],
     ["upper case", ({ testingSecret }) => testingSecret.toUpperCase(), badSelector],
-    ["a word", word, badSelector],
-    ...odd([latin1("ask_é"), ""], badSelector)
+    ...odd([""], badSelector)
   ],
-  "x-request-id": [
-    ["8 characters", (facts) => word(facts).padEnd(12, "k").slice(4, 12), accepted],
-    ["Latin-1", (facts) => `${word(facts)}\u00e9`, accepted],
-    ...odd(["x".repeat(128), "x".repeat(129), `oat_${"A".repeat(43)}`, "__proto__", ""], accepted)
-  ],
-  "x-music-client-version": [
-    ...odd(["0.0.1", "0.1.0-rc.1", "v0.0.1", "99999999999999999999.0.0", ""], accepted),
-    ["a word", (facts) => `0.0.1 ${word(facts)}`, accepted]
-  ],
-  "x-music-source": [...odd(["cli", "CLI", "__proto__", ""], accepted), ["a word", word, accepted]],
-  "x-music-telemetry": [...odd(["on", "off", "ON", ""], accepted), ["a word", word, accepted]],
-  traceparent: [
-    ...odd([`00-${"0".repeat(32)}-00f067aa0ba902b7-01`, "-".repeat(3_000), ""], accepted),
-    ["a word", (facts) => `00-${word(facts)}-00f067aa0ba902b7-01`, accepted]
-  ],
+  ...Object.fromEntries(describing.map((name) => [name, ofNoEffect])),
   origin: [
     ["a path", ({ webOrigin }) => `${webOrigin}/`, foreignOrigin],
     ["a longer host", ({ webOrigin }) => `${webOrigin}.evil.example`, foreignOrigin],
     ["another host", (facts) => `http://${word(facts)}.example`, foreignOrigin],
-    ["two in one", ({ webOrigin }) => `${webOrigin}, ${webOrigin}`, foreignOrigin],
     ...odd(["null", ""], foreignOrigin)
   ],
   "content-type": [
-    ...["; charset=utf-8", ';charset="UTF-8"', ' ; charset="utf-8"'].map(
+    ...["; charset=utf-8", ' ; charset="UTF-8"'].map(
       (parameter): Shape => [parameter, `application/json${parameter}`, accepted]
     ),
-    ...["; charset=iso-8859-1", "; charset=utf-8; x=y", "p", ", application/json", " text/plain"].map(
+    ...["; charset=iso-8859-1", "; charset=utf-8; x=y", ", application/json"].map(
       (more): Shape => [`${more} after it`, `application/json${more}`, badType]
     ),
     ...odd(["Application/JSON"], accepted),
-    ...odd(["xapplication/json", "text/plain", "application/x-www-form-urlencoded", ""], badType),
-    ...odd(["multipart/form-data; boundary=application/json", "application/vnd.api+json"], badType),
+    ...odd(
+      ["xapplication/json", "text/plain", "multipart/form-data; boundary=application/json", ""],
+      badType
+    ),
     ["another type", (facts) => `${word(facts)}/json`, badType],
     // A parameter without meaning may be refused or ignored.
-    ["a parameter", (facts) => `application/json; ${word(facts)}`, open("media type")],
-    ...odd(["application/json;"], open("media type"))
+    ["a parameter", (facts) => `application/json; ${word(facts)}`, open("media type")]
   ],
-  "content-encoding": [
-    ...odd(["identity", "Identity"], accepted),
-    ...odd(["br", "gzip, identity"], badType),
-    ...odd([""], open("media type"))
-  ],
+  "content-encoding": [...odd(["Identity"], accepted), ...odd(["gzip, identity"], badType)],
   "x-silicon-iam-event-id": odd(["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", ""], badSignature),
   "x-silicon-iam-timestamp": [
     ["400 s ago", ({ now }) => String(now - 400), badSignature],
     ["a zero before", ({ now }) => `0${now}`, badSignature],
-    ...odd(["1e9", "-1", ""], badSignature)
+    ...odd([""], badSignature)
   ],
-  "x-silicon-iam-key-version": odd(["0", "2", "01", "1e0", ""], badSignature),
+  "x-silicon-iam-key-version": odd(["2", "01", ""], badSignature),
   "x-silicon-iam-signature": odd([`v1=${"0".repeat(64)}`, `v1=${"é".repeat(64)}`, ""], badSignature)
 }
 
@@ -344,7 +315,6 @@ interface Documented {
 const anonymous: Input["outcome"] = ({ call }) =>
   call?.bearer === "optional" ? accepted : bearerThat("is missing")
 const ofDelivery: Documented = { missing: badSignature, twice: badSignature, present: true }
-const describing: Documented = { missing: accepted, twice: accepted }
 /** An absent body needs no type. */
 const untyped: Input["outcome"] = (_, { body }) => (body?.length === 0 ? accepted : badType)
 
@@ -357,13 +327,7 @@ const documented: Readonly<Record<string, Documented>> = {
     present: true
   },
   "x-testing-environment-key": { missing: inProduction, twice: badSelector },
-  ...Object.fromEntries(
-    ["request-id", "music-client-version", "music-source", "music-telemetry"].map((name) => [
-      `x-${name}`,
-      describing
-    ])
-  ),
-  traceparent: describing,
+  ...Object.fromEntries(describing.map((name) => [name, { missing: accepted, twice: accepted }])),
   origin: { missing: accepted, twice: foreignOrigin },
   "content-type": { missing: untyped, twice: badType, present: true },
   "content-encoding": { missing: accepted, twice: open("media type"), present: true },
@@ -409,20 +373,18 @@ const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([
   ]
 })
 
-/** Headers without a meaning here. */
+/** Headers without a meaning here, and ends of lines in the forms that some reader takes for one: U+560D and U+560A end in CR and LF. */
 const extraHeaders: ReadonlyArray<readonly [string, string]> = [
   ["Cookie", "session=zqx; __proto__=1"],
   ["Expect", "100-continue"],
   ["Expect", "200-ok"],
   ["X-HTTP-Method-Override", "DELETE"],
   ["__proto__", "polluted"],
-  ["Upgrade", "h2c"]
+  ["Upgrade", "h2c"],
+  ...["Access-Control-Request-Headers", "Forwarded", "User-Agent", "Referer"].map(
+    (name) => [name, latin1("$word\u0085\u2028\u560d\u560a\u009b31mX-Injected: 1")] as const
+  )
 ]
-
-/** Ends of lines in the forms that some reader takes for one, and escapes. U+560D and U+560A end in the bytes of CR and LF. */
-const injections = ["\u0085\u2028X-Injected: 1", "\u560d\u560aX-Injected: 1", "\u009b31m"].map(latin1)
-/** Headers that a proxy, a log or an answer could repeat. */
-const repeatable = ["Accept-Encoding", "Access-Control-Request-Headers", "Forwarded", "User-Agent", "Referer"]
 
 const hostOutcome =
   (count: number): Input["outcome"] =>
@@ -437,17 +399,12 @@ const adding = (message: Message, ...headers: Message["headers"]): Message => ({
 })
 
 const otherHeaders: ReadonlyArray<Input> = [
-  ...extraHeaders.map((header): Input => {
-    const change = (message: Message) => adding(message, header)
-    return { name: header.join(": "), parts: ["extra"], outcome: accepted, change }
+  ...extraHeaders.map(([name, value]): Input => {
+    const change = (message: Message, facts: Facts) =>
+      adding(message, [name, value.replace("$word", word(facts))])
+    return { name: `${name}: ${value}`, parts: ["extra"], outcome: accepted, change }
   }),
-  ...repeatable.flatMap((name) =>
-    injections.map((end): Input => {
-      const change = (message: Message, facts: Facts) => adding(message, [name, word(facts) + end])
-      return { name: `${name}: a word and ${end}`, parts: ["extra"], outcome: accepted, change }
-    })
-  ),
-  ...[[], ["", ""], ["a.example", "evil.example"], [""], ["evil.example"]].map((hosts): Input => {
+  ...[[], ["a.example", "evil.example"], [""], ["evil.example"]].map((hosts): Input => {
     const change = (message: Message) => withHeader(message, "Host", ...hosts)
     return {
       name: `Host: ${JSON.stringify(hosts)}`,
@@ -456,12 +413,13 @@ const otherHeaders: ReadonlyArray<Input> = [
       change
     }
   }),
-  ...[100, 900].map((count): Input => {
-    const headers = Array.from({ length: count }, (_, at) => [`X-${at}`, "v"] as const)
-    const change = (message: Message) => adding(message, ...headers)
-    return { name: `${count} headers`, parts: ["size of the head"], outcome: accepted, change }
-  }),
-  ...[4_000, 12_000, 16_384, 40_000, 200_000].map(
+  {
+    name: "900 headers",
+    parts: ["size of the head"],
+    outcome: accepted,
+    change: (message) => adding(message, ...Array.from({ length: 900 }, (_, at) => [`X-${at}`, "v"] as const))
+  },
+  ...[12_000, 16_384, 200_000].map(
     (size): Input => ({
       name: `a header of ${size} bytes`,
       // The answer of the transport to HEAD has a body.
@@ -484,12 +442,9 @@ const paths: ReadonlyArray<readonly [string, (path: string, word: string) => str
   ["a slash after", (path) => `${path}/`],
   ["upper case", (path) => path.toUpperCase()],
   ["a percent code", (path) => path.replace(/.$/, (last) => `%${last.charCodeAt(0).toString(16)}`)],
-  ["a coded slash", (path) => path.replace(/(?<=.)\/(?=[^/]+$)/, "%2F")],
   ["a way up before", (path, word) => `/${word}/..${path}`],
-  ["a way up after", (path, word) => `${path}/../${word}`],
   ["a parameter", (path, word) => `${path};${word}`],
   ["a word", (_, word) => `/${word}`],
-  ["constructor", () => "/constructor"],
   ["3,000 characters", (path) => `${path}/${"a".repeat(3_000)}`]
 ]
 
@@ -510,7 +465,7 @@ const line = (
 const refusedMethod = refused("method", 405, "method_not_allowed")
 
 export const lineInputs: ReadonlyArray<Input> = [
-  ...["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "QUERY", "SEARCH", "M-SEARCH"].map((method) =>
+  ...["PUT", "PATCH", "DELETE", "TRACE", "QUERY"].map((method) =>
     line(`method ${method}`, refusedMethod, () => ({ method }))
   ),
   line("the method of other calls", refusedMethod, ({ method }) => ({
@@ -527,17 +482,14 @@ export const lineInputs: ReadonlyArray<Input> = [
     call === undefined ? undefined : { method: "OPTIONS", target: "*" }
   ),
   line("an asterisk", notFound, () => ({ target: "*" })),
-  ...["get", "Post", "FOO", "GETS", "__PROTO__", "G\u00e9T"].map((method) =>
+  ...["get", "FOO", "G\u00e9T"].map((method) =>
     line(`method ${method}`, malformedHead, () => ({ method, last: true }))
   ),
-  ...["example.com:443", "127.0.0.1:80", "/healthz"].map(
-    (target): Input =>
-      // It has no path, so its Host does not matter.
-      ({
-        ...line(`CONNECT ${target}`, notFound, () => ({ method: "CONNECT", target, last: true })),
-        parts: ["line", "host"]
-      })
-  ),
+  {
+    ...line("CONNECT", notFound, () => ({ method: "CONNECT", target: "example.com:443", last: true })),
+    // It has no path, so its Host does not matter.
+    parts: ["line", "host"]
+  },
   ...paths.map(([name, change]) =>
     line(`path with ${name}`, notFound, ({ target }, { call, word: make }) => {
       const changed = change(target, make("path"))
@@ -546,12 +498,12 @@ export const lineInputs: ReadonlyArray<Input> = [
       return call === undefined || isServed ? undefined : { target: changed }
     })
   ),
-  ...["?$", "?", "?a=$&a=2", "#$", "?__proto__[x]=1", "?x=/../$"].map((query) =>
+  ...["?a=$&a=/../2", "?", "#$"].map((query) =>
     line(`target with ${query}`, accepted, ({ target }, { word: make }) => ({
       target: target + query.replace("$", make("path"))
     }))
   ),
-  ...["http://127.0.0.1", "HTTP://evil.example:80", "https://127.0.0.1"].map((origin) =>
+  ...["http://127.0.0.1", "HTTPS://evil.example:80"].map((origin) =>
     line(`target at ${origin}`, accepted, ({ target }) => ({ target: origin + target }))
   ),
   line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true }))
@@ -610,13 +562,12 @@ const another = (value: Value, outcome: Input["outcome"]): Input => ({
 
 export const bodyInputs: ReadonlyArray<Input> = [
   text("a byte order mark", badJson, (body) => Buffer.concat([bytesOf(0xef, 0xbb, 0xbf), body])),
-  ...[",", "{}", "\0", "//", "x"].map((end) =>
+  ...[",", "{}", "\0"].map((end) =>
     text(`${JSON.stringify(end)} after it`, badJson, (body) => Buffer.concat([body, Buffer.from(end)]))
   ),
   text("white space around", accepted, (body) =>
     Buffer.concat([Buffer.from(" \r\n\t"), body, Buffer.from("\n \t\r")])
   ),
-  text("a trailing comma", badJson, (body) => Buffer.from(body.toString().replace(/}$/, ",}"))),
   text("cut short", badText, (body, { place }) =>
     body.subarray(0, 1 + Math.floor(place * (body.length - 1.01)))
   ),
@@ -630,8 +581,8 @@ export const bodyInputs: ReadonlyArray<Input> = [
     const name = /^\{("[^"]*"):/.exec(body.toString())?.[1]
     return name === undefined ? undefined : Buffer.from(`{${name}:null,${body.toString().slice(1)}`)
   }),
-  ...["NaN", "undefined", "]]]]", '"\\', "[".repeat(15_000)].map((value) => another(value, badJson)),
-  ...["null", "[]", "0", '""', "[[]]"].map((value) => another(value, noObject)),
+  ...["NaN", '"\\', "[".repeat(15_000)].map((value) => another(value, badJson)),
+  ...["null", "[]", "0"].map((value) => another(value, noObject)),
   another(({ word: make }) => `"${make("body")}"`, noObject),
   another("{}", ({ call }) => (call?.id === "tings.subscribe" ? accepted : badShape)),
   ...["[".repeat(7_500) + "]".repeat(7_500), `["\\"]",${"[".repeat(64)}${"]".repeat(65)}`].map((value) =>
@@ -641,7 +592,6 @@ export const bodyInputs: ReadonlyArray<Input> = [
   ...['{"a":[1e309]}', "-1e400", "9".repeat(400)].map((value) =>
     another(value, jsonThat("holds a number that is too large"))
   ),
-  another('{"constructor":{"prototype":{}}}', badShape),
   {
     name: "body: gzip",
     parts: ["text", "content-encoding"],
@@ -652,16 +602,14 @@ export const bodyInputs: ReadonlyArray<Input> = [
         : { ...withHeader(message, "Content-Encoding", "gzip"), body: gzipSync(message.body) }
   },
   text("gzip without its name", badUtf8, (body) => gzipSync(body)),
-  ...["\\ud800", "\\uDC00x", "\\udc00\\ud800"].map((escape) => inText(surrogate, escape)),
-  // A surrogate, FF, an overlong form, a cut character, one above U+10FFFF, a continuation.
-  ...["eda080", "ff", "c080", "f09f8e", "f4908080", "80"].map((hex) =>
-    inText(badUtf8, Buffer.from(hex, "hex"))
-  ),
+  ...["\\ud800", "\\udc00\\ud800"].map((escape) => inText(surrogate, escape)),
+  // A surrogate, an overlong form, a cut character.
+  ...["eda080", "c080", "f09f8e"].map((hex) => inText(badUtf8, Buffer.from(hex, "hex"))),
   // Control characters, and escapes that are unknown or too short.
-  ...["\0", "\x1b", "\n", "\\x41", "\\u12"].map((given) => inText(badJson, given)),
+  ...["\0", "\n", "\\x41", "\\u12"].map((given) => inText(badJson, given)),
   // Escapes, joiners, directions, tags.
-  ...["\\u0000", "\\ud834\\udd1e", '\\/\\"\\\\[{', "\u200b\u200d\ufeff", "\u202e\u2066", "\u{e0041}"].map(
-    (given) => inText(accepted, given)
+  ...["\\u0000", "\\ud834\\udd1e", '\\/\\"\\\\[{', "\u200b\ufeff\u202e\u2066\u{e0041}"].map((given) =>
+    inText(accepted, given)
   )
 ]
 
@@ -698,47 +646,32 @@ const chunkedLine = ["Transfer-Encoding: chunked"]
 const cut = (bytes: Buffer, place: number) => bytes.subarray(0, Math.floor(place * bytes.length))
 
 const length = "Content-Length: $length"
+const afterLength = (second: string) => `${length}\r\n${second}`
 /** Heads with no or with two framings. With either reading alone, a request hides behind the body. */
 const badFramings = [
-  ...["-1", "+5", "0x10", "5, 5", "", "99999999999999999999", "5 5", latin1("٥")].map(
-    (value) => `Content-Length: ${value}`
-  ),
-  ...["gzip", "chunked, gzip", "xchunked", "chunked, chunked", "identity", "\0chunked"].map(
+  ...["-1", "5, 5", "", "99999999999999999999", latin1("٥")].map((value) => `Content-Length: ${value}`),
+  ...["gzip", "chunked, gzip", "xchunked", "chunked, chunked", "\0chunked"].map(
     (coding) => `Transfer-Encoding: ${coding}`
   ),
-  ...[length, "Content-Length: 1", ...chunkedLine].map((second) => `${length}\r\n${second}`),
   `${chunkedLine}\r\n${length}`,
-  ...["TRANSFER-ENCODING: CHUNKED", "Transfer-Encoding:\tchunked", "Transfer-Encoding : chunked"].map(
-    (second) => `${length}\r\n${second}`
-  ),
-  ...["Transfer-Encoding:\r\n chunked", `X: a\r${chunkedLine}`, `X: a\n${chunkedLine}`].map(
-    (second) => `${length}\r\n${second}`
-  ),
-  ...["chunked, identity", "identity, chunked", "\u000bchunked"].map(
-    (coding) => `${length}\r\nTransfer-Encoding: ${coding}`
-  )
+  ...[length, "Content-Length: 1", ...chunkedLine, "TRANSFER-ENCODING: CHUNKED"].map(afterLength),
+  ...["Transfer-Encoding : chunked", "Transfer-Encoding:\r\n chunked"].map(afterLength),
+  ...["Transfer-Encoding: identity, chunked", `X: a\r${chunkedLine}`, `X: a\n${chunkedLine}`].map(afterLength)
 ]
 
-const badLines = [
-  ...["X-Control: a\u0001b", "No-Colon", "Space Before : x", "X-Space : x", ": no name", "X-Nul: a\0$word"],
-  ...["X-Return: a\r$word", " X-Folded: start", "X-Name\u00e9: x"]
-]
+const badLines = ["X-Nul: a\0$word", "X-Return: a\r$word", "No-Colon", "X-Space : x", " X-Folded: start"]
 
 const inChunks = (extension: string, trailer: string) =>
   ({ framing: { kind: "chunked", extension, trailer } }) as const
 
 export const frameInputs: ReadonlyArray<Input> = [
-  ...["", ";a=b", ';name="quoted"'].flatMap((extension) =>
-    ["", "X-Trailer: 1\r\n", "Idempotency-Key: trailer-trailer-trailer\r\n"].map(
-      (trailer): Input => ({
-        ...frame(`chunks ${extension} ${trailer.trim()}`, accepted, () => ({
-          ...inChunks(extension, trailer),
-          last: false
-        })),
-        parts: ["line", "framing"]
-      })
-    )
-  ),
+  {
+    ...frame("chunks with an extension and a trailer", accepted, () => ({
+      ...inChunks(";a=b", "Idempotency-Key: trailer-trailer-trailer\r\n"),
+      last: false
+    })),
+    parts: ["line", "framing"]
+  },
   frame("chunks with long extensions", perhaps, () => inChunks(`;${"x".repeat(20_000)}`, "")),
   frame("many trailers", perhaps, () => inChunks("", "a: b\r\n".repeat(8_000))),
   frame("a body cut short, then the end", perhaps, (_, body, { place }) => ({
@@ -758,7 +691,7 @@ export const frameInputs: ReadonlyArray<Input> = [
       return raw(lines.replaceAll("$length", `${bytes.length}`).split(crlf), Buffer.concat([bytes, hidden]))
     })
   ),
-  ...["g", "-5", "0x5", "", "ffffffffffffffffff", "5 ", "\n5"].map((size): Input => {
+  ...["g", "-5", "", "ffffffffffffffffff", "5 "].map((size): Input => {
     const change = (_: Message, body: Buffer) =>
       raw(chunkedLine, Buffer.concat([oneChunk(body, size), hidden]))
     const input = frame(`a chunk of the size ${JSON.stringify(size)}`, malformedHead, change)
@@ -808,27 +741,19 @@ const otherRepository = refused("pull request", 400, "invalid_input")
 type Row = readonly [call: string, member: string, value: Value | object, outcome: Outcome]
 
 const rows: ReadonlyArray<Row> = [
-  ...["music.trigger.unknown", "constructor", "music.trigger.fired ", "t".repeat(255)].map(
-    (type): Row => ["tings.send", "type", type, unknownType]
-  ),
+  ["tings.send", "type", "music.trigger.fired ", unknownType],
   ["tings.send", "key", (facts) => `si:somebody/${own(facts)}`, badValue],
-  ["tings.send", "key", (facts) => `${facts.actor.toUpperCase()}/${own(facts)}`, badValue],
   ["tings.send", "key", ({ actor }) => actor, badValue],
   ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(200, "k"), accepted],
   ["tings.send", "key", (facts) => `${facts.actor}/${own(facts)}`.padEnd(201, "k"), badShape],
   ["tings.send", "data", { text: "x".repeat(260_000) }, accepted],
-  ...["__proto__", "users", "musicclidaemon "].map(
-    (table): Row => ["telemetry.accept", "table", table, badValue]
-  ),
-  ...["github.com/other/music/pull/1", "example.com/harbor/music/pull/1"].map(
-    (url): Row => ["reports.submit", "pr", `https://${url}`, otherRepository]
-  ),
-  ["reports.submit", "pr", "javascript:alert(1)", badShape],
+  ["telemetry.accept", "table", "__proto__", badValue],
+  ["telemetry.accept", "table", "musicclidaemon ", badValue],
+  ["reports.submit", "pr", "https://github.com/other/music/pull/1", otherRepository],
   ["reports.submit", "message", "\u3000\n 123456789 \t", badShape],
   ["reports.submit", "message", (facts) => own(facts) + "𝄞".repeat(15_000), accepted],
   ["reports.submit", "message", (facts) => own(facts).padEnd(40_001, "x"), badShape],
   ["auth.login", "slt", (facts) => `oac_${filled(43, own(facts))}`, badSlt],
-  ["auth.login", "slt", "oac_ with a space", badShape],
   ["auth.refresh", "refresh_token", (facts) => `ort_${filled(43, own(facts))}`, badToken],
   ["auth.refresh", "refresh_token", ({ access }) => access, badToken],
   ["auth.refresh", "refresh_token", "", badToken],

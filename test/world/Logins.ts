@@ -8,8 +8,6 @@ import { type Login, SimulatedIam } from "./SimulatedIam.ts"
 import { StoreSwitches } from "./TestStore.ts"
 import { bearer, callerKey, inRequest, production } from "./UseCaseLayers.ts"
 
-export const unknownToken = `oat_${"x".repeat(43)}`
-
 export const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
   Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
 

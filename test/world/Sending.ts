@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import type { TingRequest } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { Store } from "../../src/services/Store.ts"
+import type { PreparedCall } from "../../src/services/Ting.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
 import { SimulatedTing } from "./SimulatedTing.ts"
 import { inRequest, signedIn } from "./UseCaseLayers.ts"
@@ -27,7 +28,8 @@ export const prepared = (options: Parameters<typeof signedIn>[0] & { readonly re
     const send = (request: Partial<TingRequest> = {}) =>
       notifications.send(plane, caller, { ...fired, ...request }).pipe(inRequest())
     const subscribe = Effect.suspend(() => notifications.subscribe(plane, caller)).pipe(inRequest())
-    const sends = ting.seen("send")
+    /** The bodies of its calls. */
+    const sends = Effect.map(ting.seen<[PreparedCall]>("send"), (all) => all.map(([{ body }]) => body))
     return { ...signed, iam, ting, store, send, sends, subscribe, proofs: yield* iam.calls("prove") }
   })
 

@@ -19,7 +19,7 @@ import {
 } from "../../src/services/Iam.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
-import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { aroundCalls } from "./Around.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { clientInMemory } from "./InMemory.ts"
@@ -36,9 +36,6 @@ export interface Login {
   /** Default: all approved scopes. */
   readonly scopes?: ReadonlyArray<string>
 }
-
-export const iamRefusal = (status: number, code: string): Refused =>
-  new Refused({ dependency: "iam", status, code, requestId: "iam-request" })
 
 interface DeliveryOptions<Environment> {
   readonly environment?: Environment
@@ -149,8 +146,6 @@ const make = Effect.gen(function* () {
       Effect.sync(() => {
         changeGrant = next
       }),
-    /** As the port saw them. */
-    proofRequests: Effect.map(seen("prove"), (all) => all.map(([, request]) => request)),
     /** Upstream keys in the order of the calls. */
     keys: (method: "exchange" | "refresh" | "revoke") =>
       Effect.map(seen(method), (all) => all.map(([, , key]) => key)),

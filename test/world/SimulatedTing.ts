@@ -5,10 +5,9 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
-import { digestOf } from "../../src/services/Digest.ts"
 import type { Settings } from "../../src/services/Settings.ts"
 import { Ting } from "../../src/services/Ting.ts"
-import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { aroundCalls } from "./Around.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
@@ -24,28 +23,13 @@ interface Recipient {
   readonly publicId: string
 }
 
-export const tingRefusal = (status: number, code: string, retryAfterSeconds?: number): Refused =>
-  new Refused({
-    dependency: "ting",
-    status,
-    code,
-    requestId: "req_ting",
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
-  })
-
 const make = Effect.gen(function* () {
   const { controls, decorate, handle } = (yield* SimulatedIam).ting
   const transport = Layer.succeed(HttpClient, clientInMemory(yield* testNow, handle, decorate))
   const ting = Context.get(yield* Layer.build(Layer.provide(HttpTing, transport)), Ting)
   const { around, ...switches } = makeFaultSwitches<TingMethod, UpstreamFailure>()
-  const arrived = makeFaultSwitches<TingMethod, UpstreamFailure>()
   const simulated = {
     ...switches,
-    /** The bytes of every call that arrived, and the digest of its proof. */
-    seen: (method: TingMethod) =>
-      Effect.map(arrived.seen<Parameters<(typeof ting)[TingMethod]>>(method), (all) =>
-        all.map(([{ body }, { bearer }]) => ({ body, proof: digestOf(bearer) }))
-      ),
     /** The recipient withdraws the grant; registering again gives it back. */
     revokeGrant: ({ organisation, plane = production, publicId }: Recipient) =>
       Effect.sync(() => controls.revokeGrant({ plane, org: organisation, app_id: "music", for: publicId })),
@@ -56,7 +40,7 @@ const make = Effect.gen(function* () {
           .some((grant) => grant.active && grant.org === organisation && grant.for === publicId)
       )
   }
-  return { port: aroundCalls(aroundCalls(ting, arrived.around), around), simulated }
+  return { port: aroundCalls(ting, around), simulated }
 })
 
 export class SimulatedTing extends Context.Tag("test/SimulatedTing")<

@@ -85,43 +85,6 @@ export const makeSteppedClock = Effect.clockWith((below) =>
   })
 )
 
-/**
- * A clock that only its owner moves, and whose steps end when the owner says so. Effect's TestClock spends several real milliseconds on
- * each step, until all fibers have suspended three times in a row.
- */
-export const makeManualClock = (startAt: number) => {
-  let now = startAt
-  const sleeps = new Set<{ readonly at: number; readonly wake: () => void }>()
-  const sleep = (milliseconds: number) =>
-    Effect.async<void>((resume) => {
-      const at = now + milliseconds
-      if (at <= now) return resume(Effect.void)
-      const entry = { at, wake: () => resume(Effect.void) }
-      sleeps.add(entry)
-      return Effect.sync(() => sleeps.delete(entry))
-    })
-  return {
-    clock: clockOf(
-      () => now,
-      () => BigInt(Math.round(now * 1_000_000)),
-      sleep
-    ),
-    /** Milliseconds since the epoch. */
-    now: () => now,
-    /** Wakes everything that is due by then, in one step. Time may also go back. */
-    setTime: (millis: number): void => {
-      now = millis
-      for (const entry of sleeps)
-        if (entry.at <= now) {
-          sleeps.delete(entry)
-          entry.wake()
-        }
-    },
-    /** When the sleeps end that have not ended. */
-    dueTimes: (): ReadonlyArray<number> => [...sleeps].map(({ at }) => at)
-  }
-}
-
 export const makeSimulatedTime = (startAt: number): SimulatedTime => {
   let timers = Tree.empty<TimerKey, () => void>(byTime)
   let at = startAt

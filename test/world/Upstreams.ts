@@ -56,12 +56,6 @@ export interface Observer {
 /** Seconds until the deadline of a call. */
 const patience: Readonly<Record<UpstreamName, number>> = { iam: 8, ting: 15, tables: 10, tracker: 15 }
 
-/** Milliseconds on the way to an upstream and back. At 0 a call has no pause. */
-export interface Latency {
-  readonly there?: (call: UpstreamCall) => number
-  readonly back?: (call: UpstreamCall) => number
-}
-
 /** The testing secret of a call in a testing plane. */
 const planeOf = (selector: string | undefined): string =>
   selector === undefined
@@ -72,7 +66,8 @@ interface UpstreamsOptions {
   readonly time: SimulatedTime
   readonly faults: Faults
   readonly observers: ReadonlyArray<Observer>
-  readonly latency?: Latency | undefined
+  /** Milliseconds on the way to an upstream, and on the way back. At 0 a call has no pause. */
+  readonly latency?: (() => number) | undefined
   /** IAM's requests a minute for one application and path; default: those of its contract. */
   readonly iamLimit?: number | undefined
 }
@@ -143,7 +138,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     const end = (ending: Ending, own?: Reply): void =>
       conclude(ending._tag === "Answered" ? ending.status : 0, own, () => done(ending))
     const reply = (given: Reply, own: Reply | undefined): void =>
-      pause(latency?.back?.(call) ?? 0, () => end(encode(call, given), own))
+      pause(latency?.() ?? 0, () => end(encode(call, given), own))
     const answer = (own: Reply | undefined): void => {
       switch (fault?.kind) {
         case "refused":
@@ -181,7 +176,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
       fault?.kind === "refused" || (fault !== undefined && "when" in fault && fault.when === "before")
     for (const { onSent } of observers) onSent?.(call)
     // A call that the service gives up was sent all the same.
-    pause(latency?.there?.(call) ?? 0, isBefore ? () => answer(undefined) : execute)
+    pause(latency?.() ?? 0, isBefore ? () => answer(undefined) : execute)
     return () => {
       // At its deadline the service has an outcome. A call that it leaves before has none.
       if (time.now() - call.at >= patience[upstream] * 1_000) conclude(0, undefined, () => undefined)

@@ -1,6 +1,5 @@
 /** Waits in real time for what another process, a socket or a timer does. A slow machine delays a test, and does not fail it. */
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
 import { vi } from "vitest"
 
 /**
@@ -53,10 +52,3 @@ export const awaited = <A, E, R>(
     })
   return Effect.suspend(() => attempt(performance.now() + patience))
 }
-
-/**
- * Repeats a measurement in milliseconds, each in a scope of its own, until one is below the limit, five times at most. Returns the
- * last one. A machine that is slow for a moment costs another attempt; work that always takes longer exceeds the limit each time.
- */
-export const bestOf = <E, R>(limit: number, measurement: Effect.Effect<number, E, R | Scope.Scope>) =>
-  Effect.repeat(Effect.scoped(measurement), { until: (took) => took < limit, times: 4 })

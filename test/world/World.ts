@@ -33,7 +33,6 @@ import { makeOracle, type Oracle } from "./Oracle.ts"
 import { migratedFile } from "./SqliteTemplate.ts"
 import {
   type Caller,
-  type Latency,
   makeUpstreams,
   type Observer,
   origins,
@@ -54,7 +53,8 @@ interface WorldOptions {
   readonly tables?: ReadonlyArray<TableName>
   /** Workers that deliver, with other limits than those of production; default: none. */
   readonly delivery?: Partial<DeliveryLimits>
-  readonly latency?: Latency
+  /** Milliseconds on each way to and from an upstream; default none. */
+  readonly latency?: () => number
   /** IAM's requests a minute for one application and path; default: those of its contract. */
   readonly iamLimit?: number
   /** Sees every call to an upstream. */

@@ -6,6 +6,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as FiberRef from "effect/FiberRef"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
@@ -24,7 +25,7 @@ import { type SearchTooLong, Tracker, type TrackerService } from "../../../src/s
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { type Around, aroundStore } from "../../world/Around.ts"
 import { makeFaults } from "../../world/Faults.ts"
-import { machineTime, makeManualClock } from "../../world/Time.ts"
+import { makeSimulatedTime, scheduler } from "../../world/Time.ts"
 import { type SettingsOverrides, testSettings, testTracker } from "../../world/Settings.ts"
 import { makeUpstreams, origins, repository, trackerToken, type Upstreams } from "../../world/Upstreams.ts"
 import { sampleReport } from "../store/Samples.ts"
@@ -141,27 +142,15 @@ const makeTables = (simulator: Upstreams["tables"], real: TablesService, now: ()
   return { batches, retired, script, service, stored, copies }
 }
 
-/** In these turns of the event loop, every runnable fiber reaches its next wait. */
-const nextTurns = Effect.promise(async () => {
-  for (let turn = 0; turn < 40; turn += 1) await new Promise((wake) => setImmediate(wake))
-})
-
-/** A clock that the test moves. `pass` goes from one due time to the next, and settles after each. */
-export const makeTime = (startAt: number) => {
-  const { clock, dueTimes, now, setTime } = makeManualClock(startAt)
-  const pass = (seconds: number) =>
-    Effect.gen(function* () {
-      const end = now() + seconds * 1_000
-      yield* nextTurns
-      for (;;) {
-        const due = dueTimes().filter((at) => at > now() && at < end)
-        setTime(Math.min(end, ...due))
-        yield* nextTurns
-        if (due.length === 0) return
-      }
-    })
-  return { clock, now, setTime, pass }
-}
+/** A simulated clock for the scope, which the test moves. */
+export const makeTime = (startAt: number) =>
+  Effect.gen(function* () {
+    const time = makeSimulatedTime(startAt)
+    yield* Effect.withClockScoped(time.clock)
+    yield* Effect.locallyScoped(FiberRef.currentScheduler, scheduler)
+    const pass = (seconds: number) => Effect.promise(() => time.runUntil(time.elapsed() + seconds * 1_000))
+    return { ...time, pass }
+  })
 
 interface Given {
   readonly settings?: SettingsOverrides
@@ -172,12 +161,11 @@ interface Given {
 }
 
 export const makeHarness = Effect.gen(function* () {
-  const { clock, now, pass, setTime } = makeTime(Date.parse("2026-11-21T10:00:00Z"))
-  yield* Effect.withClockScoped(clock)
+  const time = yield* makeTime(Date.parse("2026-11-21T10:00:00Z"))
+  const { jump, now, pass } = time
   const path = yield* freshPath
   const store = yield* openStore(path)
   const { deliveries, reports } = store
-  const time = { ...machineTime, now }
   const { clientOf, ...upstreams } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
   const keys = new Map(openTables.map((table) => [table, Redacted.make(upstreams.tableKey(table))]))
   const [owner = "", name = ""] = repository.split("/")
@@ -222,11 +210,11 @@ export const makeHarness = Effect.gen(function* () {
         Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
         Logger.withMinimumLogLevel(LogLevel.All)
       )
-      yield* nextTurns
+      yield* pass(0)
       /** Shuts down in order, and moves the clock until the shutdown is over. */
       const stop = Effect.gen(function* () {
         const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
-        yield* nextTurns
+        yield* pass(0)
         // Bounded, so that a shutdown that hangs fails its test.
         for (let second = 0; second < 10 && Option.isNone(yield* Fiber.poll(closing)); second += 1)
           yield* pass(1)
@@ -257,7 +245,7 @@ export const makeHarness = Effect.gen(function* () {
   const find = (id: string) => Effect.map(deliveries.find(id), Option.getOrThrow)
   return {
     now,
-    setTime,
+    jump,
     pass,
     store,
     tracker: tracker.state,

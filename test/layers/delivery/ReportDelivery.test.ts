@@ -47,10 +47,10 @@ describe("Reports", () => {
   })
 
   it.scoped("of a flood keep the pace of the hour; verified reporters and retries go first", function* () {
-    const { admit, delivery, filed, levels, now, pass, setTime, start, store, tracker } = yield* makeHarness
+    const { admit, delivery, filed, jump, levels, now, pass, start, store, tracker } = yield* makeHarness
     /** Without each of the worker's looks in between. */
     const passHalfHour = Effect.suspend(() => {
-      setTime(now() + 1_790_000)
+      jump(1_790_000)
       return pass(10)
     })
     const flood = yield* Effect.replicateEffect(admit({ reporter: Anonymous() }), 7)

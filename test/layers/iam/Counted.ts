@@ -89,8 +89,7 @@ export interface CountedOptions {
 
 export const countedIam = ({ calls = 110, left = [], rateLimit = true }: CountedOptions = {}) =>
   Effect.gen(function* () {
-    const { clock, now, pass, setTime } = makeTime(startTime)
-    yield* Effect.withClockScoped(clock)
+    const { jump, now, pass } = yield* makeTime(startTime)
     const sent: Array<SentCall> = []
     let next: { readonly outcome: Outcome; readonly delay: number } = { outcome: "accept", delay: 0 }
     const client = HttpClient.make((request, url) =>
@@ -158,7 +157,7 @@ export const countedIam = ({ calls = 110, left = [], rateLimit = true }: Counted
       secondsOf,
       pass,
       /** The second of the test. */
-      at: (second: number) => Effect.sync(() => setTime(startTime + Math.round(second * 1_000))),
+      at: (second: number) => Effect.sync(() => jump(startTime + Math.round(second * 1_000) - now())),
       /** What IAM does with the calls from now on, after so many milliseconds. */
       answer: (outcome: Outcome, delay = 0) =>
         Effect.sync(() => {

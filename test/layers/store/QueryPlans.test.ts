@@ -19,18 +19,12 @@ import {
   type StoreUnavailable
 } from "../../../src/services/Store.ts"
 import { type Around, aroundCalls, aroundStore } from "../../world/Around.ts"
-import { fill, volumesOf } from "../../world/BulkRows.ts"
+import { fill } from "../../world/BulkRows.ts"
 import { sampleEntry, sampleEvent, sampleReport, sampleSpoolLease } from "./Samples.ts"
 import { type Kind, postgres, rawQuery, sqlite, withPgClient } from "./Stores.ts"
 
 /** Enough that a scan shows. */
 const rows = 6_000
-const many = ["spool", "remembered", "recipients", "loginOutcomes", "sessionDigests", "refused"] as const
-const volumes = {
-  ...volumesOf(rows),
-  ...Object.fromEntries(many.map((name) => [name, rows])),
-  waitingDeliveries: rows / 2
-}
 /** Rows that an operation may read: several times the largest chunk of one. The numbers of deliveries read each entry of a narrow index. */
 const readAtMost = (operation: string) => (operation === "deliveries.counts" ? 2.5 * rows : 2_500)
 
@@ -154,10 +148,10 @@ const everyQuery = (queries: OperatorQueriesService) =>
   })
 
 /** Runs everything on a filled database, with what `aroundWith` makes around each operation, such as `spool.offer`. */
-const runAll = ({ name, openStore }: Kind, place: string, aroundWith: (sql: SqlClient) => Around) =>
+const runAll = (kind: Kind, place: string, aroundWith: (sql: SqlClient) => Around) =>
   Effect.gen(function* () {
-    yield* Effect.promise(() => fill(name === "SQLite" ? "sqlite" : "postgres", place, volumes, Date.now()))
-    const { queries, read: _, sql, write: __, ...store } = yield* openStore(place, { connections: 1 })
+    yield* fill(kind, place, rows)
+    const { queries, read: _, sql, write: __, ...store } = yield* kind.openStore(place, { connections: 1 })
     const around = aroundWith(sql)
     // It asks no database.
     const used = new Set(["usage.pool"])

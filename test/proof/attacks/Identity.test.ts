@@ -29,7 +29,7 @@ beforeAll(async () => {
     instances: 2,
     iamLimit: Number.POSITIVE_INFINITY,
     // So that two requests can be in flight together.
-    latency: { back: () => 30 },
+    latency: () => 15,
     settings: { rateLimit: false, iam: { callsPerMinute: 10_000 } }
   })
   const [one, other] = world.instances

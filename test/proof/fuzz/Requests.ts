@@ -198,7 +198,7 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
     changes.push(input.name)
   }
   const inputs = compatible(recipe.inputs, bodyCase === undefined ? [] : ["text", "value"])
-  const isOfBody = ({ name, parts }: Input) => parts.includes("text") && !name.includes("after its signature")
+  const isOfBody = ({ parts }: Input) => parts.includes("text")
   const isFrame = ({ parts }: Input) => parts.includes("framing")
   for (const input of inputs) if (isOfBody(input)) apply(input)
   if (signed !== undefined && message.body !== undefined)

@@ -315,7 +315,7 @@ export const withStage = async <A>(
     instances: 2,
     tables: [],
     settings: { rateLimit: false, iam: { callsPerMinute: budget } },
-    latency: { there: way, back: way },
+    latency: way,
     observers: [law.observer],
     restartAfter
   })

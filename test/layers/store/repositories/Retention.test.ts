@@ -2,15 +2,8 @@ import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type { StoreService } from "../../../../src/services/Store.ts"
-import { fill, volumesOf } from "../../../world/BulkRows.ts"
+import { fill } from "../../../world/BulkRows.ts"
 import { onBoth } from "../Stores.ts"
-
-const volumes = {
-  ...volumesOf(900),
-  ...{ finishedDeliveries: 300, spool: 250, remembered: 250, loginOutcomes: 250, sessionDigests: 250 },
-  // One in twenty is inactive.
-  ...{ recipients: 5_000, refused: 250 }
-}
 
 /** The rows of each kind, and the column of their age. A failed delivery stays as long as its report. */
 const kinds: ReadonlyArray<readonly [name: keyof StoreService["retention"], from: string, age: string]> = [
@@ -27,10 +20,12 @@ const kinds: ReadonlyArray<readonly [name: keyof StoreService["retention"], from
 ]
 
 // What else keeps a report, its delivery or a registration: Deliveries.test.ts and test/services.
-onBoth("Retention", ({ freshPath, name, openStore, rawQuery }) => {
+onBoth("Retention", (database) => {
+  const { freshPath, openStore, rawQuery } = database
+
   it.scoped("removes what is older than the bound, 200 in a call, the oldest first", function* () {
     const path = yield* freshPath
-    yield* Effect.promise(() => fill(name === "SQLite" ? "sqlite" : "postgres", path, volumes, Date.now()))
+    yield* fill(database, path, 2_100)
     const { retention } = yield* openStore(path)
     for (const [kind, from, age] of kinds) {
       const ages = Effect.map(rawQuery(path, `SELECT ${age} AS age FROM ${from} ORDER BY age`), (rows) =>
