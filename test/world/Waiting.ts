@@ -42,13 +42,12 @@ export const awaited = <A, E, R>(
   what: string,
   effect: Effect.Effect<A, E, R>,
   holds: (value: A) => boolean
-): Effect.Effect<A, E, R> => {
-  const pause = Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
-  const attempt = (end: number): Effect.Effect<A, E, R> =>
-    Effect.flatMap(effect, (value) => {
-      if (holds(value)) return Effect.succeed(value)
-      if (performance.now() > end) return Effect.dieMessage(`not in time: ${what}`)
-      return Effect.zipRight(pause, attempt(end))
-    })
-  return Effect.suspend(() => attempt(performance.now() + patience))
-}
+): Effect.Effect<A, E, R> =>
+  Effect.gen(function* () {
+    for (const end = performance.now() + patience; performance.now() < end; ) {
+      const value = yield* effect
+      if (holds(value)) return value
+      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
+    }
+    return yield* Effect.dieMessage(`not in time: ${what}`)
+  })
