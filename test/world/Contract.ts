@@ -131,7 +131,7 @@ export const operations = documentedCalls.map((given): Operation => {
 })
 
 /** The documents of docs/api.md, which are no calls of the API. */
-export const documents: ReadonlyArray<string> = ["/openapi.json", "/docs", "/"]
+export const documents: ReadonlyArray<string> = ["/openapi.json", "/docs"]
 
 /** The path of a request's target. */
 export const pathOf = (target: string): string =>

@@ -36,7 +36,7 @@ import { countHeader, resolveRequestId } from "../transport/RawHeaders.ts"
 import { makeRecorder, withRequestSpan } from "./AccessLog.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
-import { allowedMethods, refuseUnrouted, rootPath, routes, toPath } from "./Routes.ts"
+import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
 import { selectsTestingPlane } from "./SentHeaders.ts"
 import { corsHeaders, preflightHeaders } from "./WebOrigins.ts"
 
@@ -212,8 +212,6 @@ export const AnswersLive = HttpApiBuilder.middleware(
           ...corsHeaders(webOrigins, path, message.headers.origin),
           ...rateLimitHeaders(quotas),
           ...(call?.noStore ? { "cache-control": "no-store" } : {}),
-          // A browser gets the page of the API there, and a program 404.
-          ...(path === rootPath ? { vary: "Accept" } : {}),
           ...(clientVersion !== undefined &&
           path.startsWith(apiPrefix) &&
           isLowerVersion(clientVersion, minCli)

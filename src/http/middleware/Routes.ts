@@ -12,10 +12,9 @@ import { toFields } from "../body/ValidationErrors.ts"
 import type { Call, Route } from "./Exchange.ts"
 import { PlaneSelection } from "./SentHeaders.ts"
 
-/** Paths of the OpenAPI document, of its page, and of the page again, for browsers. None is a call of the API itself. */
+/** Paths of the OpenAPI document and of its page. Neither is a call of the API itself. */
 export const documentPath = "/openapi.json"
 export const docsPath = "/docs"
-export const rootPath = "/"
 
 const noProblem = () => undefined
 
@@ -50,7 +49,7 @@ const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => 
 /** Every path by its exact text; none has a parameter. */
 export const routes: ReadonlyMap<string, Route> = (() => {
   const found = new Map<string, Route>(
-    [documentPath, docsPath, rootPath].map((path) => {
+    [documentPath, docsPath].map((path) => {
       const call = { selectsPlane: false, findProblem: noProblem }
       return [path, makeRoute(path, new Map([["GET", call]]))]
     })

@@ -165,7 +165,6 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
       ["X-Request-Id", `fuzz-${seed}-${index}`],
       ...recipe.headers.filter(([name]) => name !== "Origin" || !String(text).includes("musicclidaemon")),
       ["X-Forwarded-For", addressOf(index)],
-      ...(recipe.target === "/" ? [["Accept", "text/html"] as const] : []),
       ...(operation?.parameters.has("idempotency-key") === true
         ? [["Idempotency-Key", `fuzz-${seed}-${index}`.padEnd(24, "k")] as const]
         : []),
