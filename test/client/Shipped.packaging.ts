@@ -73,19 +73,15 @@ it("A CommonJS program requires each entry point", async () => {
     const { fileSessionStore } = require("music-client/node")
     const { createTelemetry } = require("music-client/telemetry")
     const { MusicClient } = require("music-client/effect")
-    const { FetchHttpClient } = require("@effect/platform")
-    const { Effect, Layer } = require("effect")
     const [, , baseUrl, slt] = process.argv
     const sessionStore = fileSessionStore({ directory: __dirname + "/commonjs" })
     const options = { baseUrl, source: "cli", telemetry: false, sessionStore }
-    const layer = MusicClient.layer(options).pipe(Layer.provide(FetchHttpClient.layer))
-    const me = Effect.flatMap(MusicClient, (client) => client.me()).pipe(Effect.provide(layer))
     const client = createMusicClient(options)
-    if (!createTelemetry(client).record("musicclidaemon", {}).ok) process.exit(1)
-    client.login(slt).then(() => Effect.runPromise(me)).then(({ actor }) => console.log(actor.public_id))`
+    const { ok } = createTelemetry(client).record("musicclidaemon", {})
+    client.login(slt).then(({ value }) => console.log(ok, typeof MusicClient.layer(options), value.actor.public_id))`
   )
   const ended = await run(["program.cjs", `${bench.base}/commonjs`, bench.slt()])
-  expect(ended).toEqual({ code: 0, err: "", out: "si:deejay\n" })
+  expect(ended).toEqual({ code: 0, err: "", out: "true object si:deejay\n" })
 })
 
 describe("docs/client.md", () => {

@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { cp } from "node:fs/promises"
+import type { IncomingMessage } from "node:http"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
@@ -15,11 +16,40 @@ import type * as Files from "../../../client/node.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "../support/Built.ts"
-import type { Fault } from "../support/Faulty.ts"
-import { never, openLock } from "../support/Service.ts"
-import { type Planned, startService } from "./Service.ts"
+import { type Fault, startFaulty } from "../support/Faulty.ts"
+import { makeService, never, openLock } from "../support/Service.ts"
 
 type SessionStore = Promises.SessionStore
+
+interface Planned extends Fault {
+  /** Last part of the path. */
+  readonly call: "refresh" | "me"
+}
+
+/** The service over sockets, with faults that are planned. */
+const startService = async () => {
+  const { expire, fetch, isOver } = makeService()
+  let faults: ReadonlyArray<Planned> = []
+  const act = async ({ headers, url }: IncomingMessage, body: string) => {
+    const answer = await fetch(`http://service${url}`, { headers: headers as Record<string, string>, body })
+    const own = { ...Object.fromEntries(answer.headers), "x-request-id": "prove-1" }
+    return { status: answer.status, headers: own, body: await answer.text() }
+  }
+  const { close, url } = await startFaulty(act, (request) => {
+    const fault = faults.find(({ call }) => request.url?.endsWith(`/${call}`))
+    faults = faults.filter((one) => one !== fault)
+    return fault
+  })
+  return {
+    baseUrl: url,
+    expire,
+    plan: (planned: ReadonlyArray<Planned>) => {
+      faults = planned
+    },
+    isOver,
+    close
+  }
+}
 
 const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
 const html = {
