@@ -15,7 +15,7 @@ import { mintSlt } from "../sandbox/SimulatedUpstreams.ts"
 import { faults } from "../sandbox/upstreams/Simulator.ts"
 import { databaseFromSettings } from "../src/layers/store/StoreFromSettings.ts"
 import { bulkStatements } from "../test/world/BulkRows.ts"
-import { type Environment, scratch, type Simulators, startSimulators } from "../test/world/Fleet.ts"
+import { scratch, type Simulators, startSimulators } from "../test/world/Fleet.ts"
 import { freshDatabase, startPostgres } from "../test/world/Postgres.ts"
 import { closedLoop, type Length, median } from "./Load.ts"
 import { inTurn, login, type Outgoing, requestsOf, send } from "./Requests.ts"
@@ -76,13 +76,8 @@ const callsOf = async (world: Simulators, { adminUrl, url }: Server) => {
 }
 type Calls = Awaited<ReturnType<typeof callsOf>>
 
-interface Place {
-  readonly address: string
-  readonly environment: Environment
-  readonly remove: () => Promise<void>
-}
-
-const newPlace = async (dialect: DialectName, postgresUrl: string): Promise<Place> => {
+/** A database, and the settings of a server on it. */
+const newPlace = async (dialect: DialectName, postgresUrl: string) => {
   if (dialect === "postgres") {
     const { drop, url } = await freshDatabase(postgresUrl)
     return { address: url, environment: { MUSIC_DATABASE_URL: url }, remove: drop }
@@ -91,9 +86,15 @@ const newPlace = async (dialect: DialectName, postgresUrl: string): Promise<Plac
   const address = join(path, "music.sqlite")
   return { address, environment: { MUSIC_DATABASE_PATH: address }, remove: async () => remove() }
 }
+type Place = Awaited<ReturnType<typeof newPlace>>
 
 /** Without the store's rules, and as fast as the database is. */
-const fill = async (dialect: DialectName, address: string): Promise<void> => {
+const fillPlace = async (dialect: DialectName, { address }: Place): Promise<void> => {
+  const databaseUrl = dialect === "postgres" ? Option.some(Redacted.make(address)) : Option.none()
+  await Effect.runPromise(
+    Effect.scoped(databaseFromSettings({ databasePath: address, databaseUrl }, { migrate: true }))
+  )
+  log(`${dialect}: filling ${rows} rows`)
   const volumes = { reports: rows, waiting: Math.ceil(rows / 10), others: Math.ceil(rows / 10) }
   const statements = bulkStatements(dialect === "sqlite", Date.now(), volumes)
   if (dialect === "postgres") {
@@ -104,20 +105,9 @@ const fill = async (dialect: DialectName, address: string): Promise<void> => {
     return client.end()
   }
   const connection = new Sqlite(address)
-  for (const pragma of ["synchronous = OFF", "cache_size = -1000000", "temp_store = MEMORY"])
-    connection.pragma(pragma)
+  connection.pragma("synchronous = OFF")
   for (const statement of statements) connection.prepare(statement).run()
-  connection.pragma("wal_checkpoint(TRUNCATE)")
   connection.close()
-}
-
-const fillPlace = async (dialect: DialectName, { address }: Place): Promise<void> => {
-  const databaseUrl = dialect === "postgres" ? Option.some(Redacted.make(address)) : Option.none()
-  await Effect.runPromise(
-    Effect.scoped(databaseFromSettings({ databasePath: address, databaseUrl }, { migrate: true }))
-  )
-  log(`${dialect}: filling ${rows} rows`)
-  await fill(dialect, address)
 }
 
 /** Prints a row for each call. Each round measures all calls on both databases, and the order changes with the round. */
@@ -126,15 +116,15 @@ const compare = async (empty: Calls, full: Calls): Promise<void> => {
   const taken = names.map((name) => ({ name, empty: [] as Array<number>, full: [] as Array<number> }))
   // The first round warms caches, statements and the compiled code.
   for (let round = 0; round <= rounds; round += 1) {
-    for (const subject of taken) {
-      const { name } = subject
-      const both =
-        round % 2 === 0
-          ? [await empty[name](), await full[name]()]
-          : [await full[name](), await empty[name]()].reverse()
-      if (round === 0) continue
-      subject.empty.push(both[0] ?? 0)
-      subject.full.push(both[1] ?? 0)
+    for (const { empty: short, full: long, name } of taken) {
+      const turns = [
+        { times: short, calls: empty },
+        { times: long, calls: full }
+      ]
+      for (const { calls, times } of round % 2 === 0 ? turns : turns.reverse()) {
+        const millis = await calls[name]()
+        if (round > 0) times.push(millis)
+      }
     }
     log(`round ${round} of ${rounds}`)
   }
@@ -153,10 +143,8 @@ world.tables.fail({ ...everything, fault: faults.status(503, {}) })
 const postgres = dialects.includes("postgres") ? await startPostgres({ fsync: true }) : undefined
 try {
   for (const dialect of dialects) {
-    const places = [
-      await newPlace(dialect, postgres?.url ?? ""),
-      await newPlace(dialect, postgres?.url ?? "")
-    ] as const
+    const url = postgres?.url ?? ""
+    const places = [await newPlace(dialect, url), await newPlace(dialect, url)] as const
     await fillPlace(dialect, places[1])
     const servers = [
       await start(world, places[0].environment),
