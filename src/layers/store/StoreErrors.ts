@@ -7,7 +7,7 @@ import { type StoreFailureKind, StoreUnavailable } from "../../services/store/St
 const codes: ReadonlyArray<readonly [RegExp, StoreFailureKind]> = [
   [/^(?:08|57P)|^(?:53300|57014|25P0[34])$|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/, "unanswered"],
   [/^SQLITE_(?:BUSY|LOCKED)|^(?:55P03|40P01|40001)$/, "locked"],
-  [/^SQLITE_FULL$|^(?:ENOSPC|EDQUOT)$|^53100$/, "full"],
+  [/^SQLITE_(?:FULL|IOERR_SHMSIZE)$|^(?:ENOSPC|EDQUOT)$|^53100$/, "full"],
   [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "corrupt"]
 ]
 
