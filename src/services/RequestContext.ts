@@ -1,6 +1,4 @@
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
 
 export type Source = "cli" | "daemon" | "web" | "unknown"
 
@@ -25,11 +23,3 @@ export class RequestContext extends Context.Reference<RequestContext>()("music/R
     deadlineAt: Number.POSITIVE_INFINITY
   })
 }) {}
-
-/** The effect that is made of these facts and the clock. In one step of the run loop, where the tag and `Effect.clockWith` take four. */
-export const inRequest = <A, E, R>(
-  make: (info: RequestInfo, clock: Clock.Clock) => Effect.Effect<A, E, R>
-): Effect.Effect<A, E, R> =>
-  Effect.withFiberRuntime(({ currentContext, currentDefaultServices }) =>
-    make(Context.get(currentContext, RequestContext), Context.get(currentDefaultServices, Clock.Clock))
-  )

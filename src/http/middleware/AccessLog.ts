@@ -52,30 +52,31 @@ export const logUnparsed = (
 const traceparentPattern =
   /^(?!ff)(?!00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
 
-/** Runs a request in its span, where spans are sent. It continues the caller's trace (W3C Trace Context). */
-export const withRequestSpan = <A, E, R>(
-  exchange: Exchange,
-  request: Effect.Effect<A, E, R>
-): Effect.Effect<A, E, R> =>
-  Effect.flatMap(Spans, (sender) => {
-    if (sender === undefined) return request
-    const { message, route } = exchange
-    const [, traceId, spanId, flags = ""] = traceparentPattern.exec(String(message.headers.traceparent)) ?? []
-    const method = toMethodName(message).replace("_OTHER", "HTTP")
-    return Effect.makeSpan(route === undefined ? method : `${method} ${route.pattern}`, {
-      kind: "server",
-      captureStackTrace: false,
-      ...(traceId === undefined || spanId === undefined
-        ? { root: true }
-        : { parent: sender.remoteSpan({ traceId, spanId, traceFlags: Number.parseInt(flags, 16) }) })
-    }).pipe(
-      Effect.flatMap((span) => {
-        exchange.span = span
-        return request.pipe(Effect.withParentSpan(span), Effect.annotateLogs("trace_id", span.traceId))
-      }),
-      Effect.withTracerEnabled(true)
-    )
-  })
+/** Makes the function that runs a request in its span, where spans are sent. It continues the caller's trace (W3C Trace Context). */
+export const makeRequestSpan = Effect.map(
+  Spans,
+  (sender) =>
+    <A, E, R>(exchange: Exchange, request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+      if (sender === undefined) return request
+      const { message, route } = exchange
+      const [, traceId, spanId, flags = ""] =
+        traceparentPattern.exec(String(message.headers.traceparent)) ?? []
+      const method = toMethodName(message).replace("_OTHER", "HTTP")
+      return Effect.makeSpan(route === undefined ? method : `${method} ${route.pattern}`, {
+        kind: "server",
+        captureStackTrace: false,
+        ...(traceId === undefined || spanId === undefined
+          ? { root: true }
+          : { parent: sender.remoteSpan({ traceId, spanId, traceFlags: Number.parseInt(flags, 16) }) })
+      }).pipe(
+        Effect.flatMap((span) => {
+          exchange.span = span
+          return request.pipe(Effect.withParentSpan(span), Effect.annotateLogs("trace_id", span.traceId))
+        }),
+        Effect.withTracerEnabled(true)
+      )
+    }
+)
 
 /** Ends a span by OpenTelemetry's conventions for HTTP servers: only status 500 and above is an error. */
 const endSpan = (

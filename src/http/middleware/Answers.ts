@@ -33,7 +33,7 @@ import { leavesUnreadBody, lingering } from "../body/UnreadBody.ts"
 import { toFields } from "../body/ValidationErrors.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { countHeader, resolveRequestId } from "../transport/RawHeaders.ts"
-import { makeRecorder, withRequestSpan } from "./AccessLog.ts"
+import { makeRecorder, makeRequestSpan } from "./AccessLog.ts"
 import { CurrentExchange, type Exchange } from "./Exchange.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
 import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
@@ -119,6 +119,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
     const drain = yield* Drain
     const places = yield* RequestPlaces
     const record = yield* makeRecorder
+    const withRequestSpan = yield* makeRequestSpan
     const clock = yield* Effect.clock
     const readBody = yield* makeBodyReader(Duration.seconds(requestDeadlineSeconds))
     const resolveAddress = clientAddressResolver(trustedProxies)

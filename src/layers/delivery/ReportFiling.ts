@@ -62,7 +62,7 @@ export const makeReportFiling = (
         yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
     })
 
-  /** A failed search changes only the time of the next one. */
+  /** A failed search leaves the delivery as it was, unless it is too long to be made. */
   const recordFailedSearch = (leased: LeasedDelivery, failure: UpstreamFailure | SearchTooLong) =>
     Effect.gen(function* () {
       if (failure._tag === "SearchTooLong") {

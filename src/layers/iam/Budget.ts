@@ -8,7 +8,7 @@ import * as Exit from "effect/Exit"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import { inRequest } from "../../services/RequestContext.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Addresses.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
@@ -307,9 +307,9 @@ export const makeBudget = (
     within:
       <A>(asked: Asked, completedKey?: (answer: A) => string) =>
       (call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-        inRequest(({ clientNetwork }, clock) =>
+        Effect.clockWith((clock) =>
           Effect.acquireUseRelease(
-            Effect.suspend(() => {
+            Effect.flatMap(RequestContext, ({ clientNetwork }) => {
               const address = countAddresses ? clientNetwork : ""
               return take(asked, completedKey !== undefined, address, unsafeMonotonicMillis(clock))
             }),

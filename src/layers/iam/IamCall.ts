@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { UpstreamKey } from "../../services/Iam.ts"
 import type { Plane, PlaneId } from "../../services/Plane.ts"
-import { inRequest } from "../../services/RequestContext.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
@@ -81,7 +81,7 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
       (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
   })
   return <A>(plane: Plane, request: IamRequest<A>): Effect.Effect<A, UpstreamFailure> =>
-    inRequest(({ recording }) => {
+    Effect.flatMap(RequestContext, ({ recording }) => {
       const { headers, key, operation, path, read } = request
       const secret = Redacted.value(secretOf(settings, plane))
       const authorization = `Basic ${Buffer.from(`${settings.applicationId}:${secret}`).toString("base64")}`

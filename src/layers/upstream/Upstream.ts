@@ -18,7 +18,7 @@ import { version } from "../../schema/Release.ts"
 import { errorCode } from "../../services/ErrorCode.ts"
 import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
-import { inRequest } from "../../services/RequestContext.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
 import {
   type Dependency,
   failureOf,
@@ -88,18 +88,23 @@ export const makeSend = (
   }
 
   return (request: UpstreamRequest): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> =>
-    inRequest(({ deadlineAt }, clock): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> => {
-      const left = deadlineAt - unsafeMonotonicMillis(clock)
-      const reason = "deadline passed"
-      if (left <= 0) return new NotExecuted({ dependency, reason, isLate: true })
-      return Effect.timeoutFail(send(request), {
-        duration: Math.min(left, timeoutSeconds * 1_000),
-        onTimeout: () =>
-          left < timeoutSeconds * 1_000
-            ? new Unknown({ dependency, reason, isLate: left < answerMillis })
-            : unknown(`no answer within ${timeoutSeconds} seconds`)
-      })
-    })
+    Effect.clockWith((clock) =>
+      Effect.flatMap(
+        RequestContext,
+        ({ deadlineAt }): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> => {
+          const left = deadlineAt - unsafeMonotonicMillis(clock)
+          const reason = "deadline passed"
+          if (left <= 0) return new NotExecuted({ dependency, reason, isLate: true })
+          return Effect.timeoutFail(send(request), {
+            duration: Math.min(left, timeoutSeconds * 1_000),
+            onTimeout: () =>
+              left < timeoutSeconds * 1_000
+                ? new Unknown({ dependency, reason, isLate: left < answerMillis })
+                : unknown(`no answer within ${timeoutSeconds} seconds`)
+          })
+        }
+      )
+    )
 }
 
 /** The outcome of a response other than 2xx; `now` in milliseconds. */

@@ -5,7 +5,7 @@ import { constFalse } from "effect/Function"
 import * as Schedule from "effect/Schedule"
 import { recordNow, upstreamRetries } from "../Metrics.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../MonotonicTime.ts"
-import { inRequest } from "../RequestContext.ts"
+import { RequestContext } from "../RequestContext.ts"
 import {
   type Dependency,
   NotExecuted,
@@ -49,33 +49,35 @@ export const retryTransient = ({
   const isRepeatable = (failure: UpstreamFailure): boolean => failure._tag !== "Refused" || again(failure)
 
   return <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
-    inRequest(({ deadlineAt }, clock): Effect.Effect<A, UpstreamFailure, R> => {
-      const now = unsafeMonotonicMillis(clock)
-      const endsAt = Math.min(deadlineAt, now + (withinMillis ?? Number.POSITIVE_INFINITY))
-      const late = () => ({ dependency: dependency(), reason: "deadline passed" })
-      if (now >= endsAt) return new NotExecuted(late())
-      const inTime = <I>(pauses: Schedule.Schedule<Duration.Duration, I>) =>
-        Schedule.checkEffect(Schedule.jittered(pauses), (_, pause) =>
-          Effect.map(monotonicMillis, (at) => at + Duration.toMillis(pause) * mostJitter < endsAt)
-        )
-      // Most calls succeed: the schedules are made for one that failed.
-      const retried = Effect.catchAll(effect, (failure) => {
-        let first: UpstreamFailure | undefined = failure
-        const attempt = Effect.suspend((): Effect.Effect<A, UpstreamFailure, R> => {
-          const known = first
-          first = undefined
-          if (known !== undefined) return known
-          recordNow(upstreamRetries({ dependency: dependency() }), 1)
-          return effect
+    Effect.clockWith((clock) =>
+      Effect.flatMap(RequestContext, ({ deadlineAt }): Effect.Effect<A, UpstreamFailure, R> => {
+        const now = unsafeMonotonicMillis(clock)
+        const endsAt = Math.min(deadlineAt, now + (withinMillis ?? Number.POSITIVE_INFINITY))
+        const late = () => ({ dependency: dependency(), reason: "deadline passed" })
+        if (now >= endsAt) return new NotExecuted(late())
+        const inTime = <I>(pauses: Schedule.Schedule<Duration.Duration, I>) =>
+          Schedule.checkEffect(Schedule.jittered(pauses), (_, pause) =>
+            Effect.map(monotonicMillis, (at) => at + Duration.toMillis(pause) * mostJitter < endsAt)
+          )
+        // Most calls succeed: the schedules are made for one that failed.
+        const retried = Effect.catchAll(effect, (failure) => {
+          let first: UpstreamFailure | undefined = failure
+          const attempt = Effect.suspend((): Effect.Effect<A, UpstreamFailure, R> => {
+            const known = first
+            first = undefined
+            if (known !== undefined) return known
+            recordNow(upstreamRetries({ dependency: dependency() }), 1)
+            return effect
+          })
+          return attempt.pipe(
+            Effect.retry({ while: isInProgress, schedule: inTime(pollPauses) }),
+            Effect.retry({ while: isRepeatable, schedule: inTime(attemptPauses), times: attempts - 1 })
+          )
         })
-        return attempt.pipe(
-          Effect.retry({ while: isInProgress, schedule: inTime(pollPauses) }),
-          Effect.retry({ while: isRepeatable, schedule: inTime(attemptPauses), times: attempts - 1 })
-        )
+        // A call ends at the deadline of its request by itself (`Upstream`).
+        return withinMillis === undefined
+          ? retried
+          : Effect.timeoutFail(retried, { duration: endsAt - now, onTimeout: () => new Unknown(late()) })
       })
-      // A call ends at the deadline of its request by itself (`Upstream`).
-      return withinMillis === undefined
-        ? retried
-        : Effect.timeoutFail(retried, { duration: endsAt - now, onTimeout: () => new Unknown(late()) })
-    })
+    )
 }

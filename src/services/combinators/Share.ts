@@ -3,6 +3,7 @@
  * a caller that disconnects interrupts neither it nor the other callers. Every caller gets its end, also a failure or a defect. The end
  * of the scope interrupts the executions and all that wait for them.
  */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
@@ -13,7 +14,7 @@ import * as Runtime from "effect/Runtime"
 import { putBounded } from "./BoundedMap.ts"
 import { recordNow, sharedRequests } from "../Metrics.ts"
 import { unsafeMonotonicMillis } from "../MonotonicTime.ts"
-import { inRequest } from "../RequestContext.ts"
+import { RequestContext } from "../RequestContext.ts"
 
 interface Execution<A, E> {
   readonly end: Effect.Effect<A, E>
@@ -49,6 +50,7 @@ export const makeShare = <A, E>({
 
     /** Before the effect begins, other callers find its execution. */
     const start = (key: string, fiber: Fiber.RuntimeFiber<A, E>, startedAt: number, recording: boolean) => {
+      // A caller that leaves is forgotten with the execution, which ends at its deadline.
       const end = Effect.async<A, E>((resume) => fiber.addObserver(resume))
       const execution = { end, recording, startedAt, hasEnded: false }
       putBounded(executions, key, execution, capacity)
@@ -69,9 +71,10 @@ export const makeShare = <A, E>({
         effect: Effect.Effect<A, E, R>,
         { operation, refuse }: SharedCall<E2> = {}
       ): Effect.Effect<A, E | E2, R> =>
-        inRequest(({ recording }, clock) =>
+        Effect.clockWith((clock) =>
           Effect.flatMap(Effect.runtime<R>(), (runtime): Effect.Effect<A, E | E2> => {
             const now = unsafeMonotonicMillis(clock)
+            const { recording } = Context.get(runtime.context, RequestContext)
             const found = executions.get(key)
             if (found !== undefined) {
               const { end, hasEnded, startedAt } = found

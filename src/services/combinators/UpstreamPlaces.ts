@@ -6,7 +6,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import { recordNow, upstreamPlacesTaken } from "../Metrics.ts"
-import { inRequest } from "../RequestContext.ts"
+import { RequestContext } from "../RequestContext.ts"
 import { Settings } from "../Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
@@ -58,7 +58,7 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"overloaded">, R> =>
         Effect.acquireUseRelease(
-          inRequest(({ clientNetwork }) => {
+          Effect.flatMap(RequestContext, ({ clientNetwork }) => {
             const { all, perAddress, perCredential } = bounds[dependency]
             const limits = new Map([
               [dependency, all],

@@ -9,12 +9,12 @@ import * as Fiber from "effect/Fiber"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
 import { unsafeMonotonicMillis } from "../MonotonicTime.ts"
-import { inRequest } from "../RequestContext.ts"
+import { RequestContext } from "../RequestContext.ts"
 import { StoreUnavailable } from "./StoreUnavailable.ts"
 
 /** Milliseconds until the deadline of the request; infinite outside of requests. */
-export const timeLeft: Effect.Effect<number> = inRequest(({ deadlineAt }, clock) =>
-  Effect.succeed(Math.max(0, deadlineAt - unsafeMonotonicMillis(clock)))
+export const timeLeft: Effect.Effect<number> = Effect.clockWith((clock) =>
+  Effect.map(RequestContext, ({ deadlineAt }) => Math.max(0, deadlineAt - unsafeMonotonicMillis(clock)))
 )
 
 /**

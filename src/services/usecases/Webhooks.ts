@@ -7,10 +7,10 @@ import { PublicId } from "../../schema/Identity.ts"
 import type { WebhookReceipt } from "../../schema/System.ts"
 import { Iam, type IamService, type WebhookEvent } from "../Iam.ts"
 import { countReplay } from "../Metrics.ts"
-import { unsafeMonotonicMillis } from "../MonotonicTime.ts"
+import { monotonicMillis } from "../MonotonicTime.ts"
 import { productionId } from "../Plane.ts"
 import { makeQuota } from "../combinators/Quota.ts"
-import { inRequest } from "../RequestContext.ts"
+import { RequestContext } from "../RequestContext.ts"
 import { Settings } from "../Settings.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
 import { actorDigest, Store } from "../Store.ts"
@@ -76,10 +76,11 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
       })
 
     /** Counts a delivery whose signature failed. Only such a delivery can be refused by the quota. */
-    const countForgery = inRequest(({ clientNetwork }, clock) => {
-      const quota = forgeries.take(clientNetwork, unsafeMonotonicMillis(clock))
+    const countForgery = Effect.gen(function* () {
+      const { clientNetwork } = yield* RequestContext
+      const quota = forgeries.take(clientNetwork, yield* monotonicMillis)
       const { retryAfterSeconds } = quota
-      return retryAfterSeconds > 0 ? new Failure("rate_limited", { retryAfterSeconds, quota }) : Effect.void
+      if (retryAfterSeconds > 0) return yield* new Failure("rate_limited", { retryAfterSeconds, quota })
     })
 
     /** The event of a delivery from IAM. Any other delivery stays unread: it may claim a testing plane. */
