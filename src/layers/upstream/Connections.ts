@@ -2,14 +2,14 @@
  * The connections to other systems: one pool for all, with a short connect timeout. An error that comes before a request
  * began differs from one that comes later, when the request may have arrived.
  */
-import type * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClient from "@effect/platform/HttpClient"
 import type * as HttpClientError from "@effect/platform/HttpClientError"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import * as Undici from "@effect/platform-node/Undici"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { errorCode } from "../../services/ErrorCode.ts"
 import { isLoopback } from "../../services/Addresses.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
 
 /** Milliseconds for a connection, TLS included. Shorter than a whole call, so that it differs from a slow response. */
 const connectTimeout = 3_000
@@ -60,11 +60,12 @@ const acquireAgent = <A extends Undici.Dispatcher>(make: () => A) =>
   Effect.acquireRelease(Effect.sync(make), (agent) => Effect.promise(() => agent.destroy()))
 
 /**
- * One pool of kept-alive connections for every upstream; closed with its scope. It goes through the proxies of the standard
- * variables, which undici reads; this machine is reached without one.
+ * The client of everything that this process calls, over one pool of kept-alive connections that closes with its scope. It goes
+ * through the proxies of the standard variables, which undici reads; this machine is reached without one. It follows no redirect and
+ * repeats nothing.
  */
-const Pool: Layer.Layer<NodeHttpClient.Dispatcher> = Layer.scoped(
-  NodeHttpClient.Dispatcher,
+export const Connections: Layer.Layer<HttpClient.HttpClient> = Layer.scoped(
+  HttpClient.HttpClient,
   Effect.gen(function* () {
     const connect = { timeout: connectTimeout }
     const direct = yield* acquireAgent(() => new Undici.Agent({ connect }))
@@ -77,18 +78,13 @@ const Pool: Layer.Layer<NodeHttpClient.Dispatcher> = Layer.scoped(
           requestTls: connect
         })
     )
-    return proxied.compose(
+    const dispatcher = proxied.compose(
       (dispatch) => (options, handler) =>
         isLoopback(new URL(options.origin ?? "").hostname)
           ? direct.dispatch(options, handler)
           : dispatch(options, handler),
       mapErrors((error, begun) => (begun ? error : notConnected(error)))
     )
+    return NodeHttpClient.makeUndici(dispatcher)
   })
-)
-
-/** The client of everything that this process calls. It follows no redirect and repeats nothing. */
-export const Connections: Layer.Layer<HttpClient.HttpClient> = Layer.provide(
-  NodeHttpClient.layerUndiciWithoutDispatcher,
-  Pool
 )
