@@ -237,6 +237,32 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
+    // Each has its own bound of 8 refreshes a minute: half of the places between them.
+    name: "six actors who refresh in a loop",
+    play: (world, size) => {
+      daemons(world)
+      times(6, (index) =>
+        start(async () => {
+          const address = addressAt(22, index)
+          let session = await world.sessionOf("refresher", `c:refresher${index}`, address)
+          for (;;) {
+            const refresh = requests.refresh(session?.refresh ?? "", world.newKey())
+            session = world.ownTokens(await world.send(address, refresh), "refresher") ?? session
+            await world.time.sleep(second)
+          }
+        })
+      )
+      return {
+        from: 3 * minute,
+        until: lasting(size, 6, 20),
+        demands: [
+          ...wellServed(world, "daemon", { onTime: 0.8, wait: 60 }),
+          callsOf(world, ["refresher"], 6 * 8)
+        ]
+      }
+    }
+  },
+  {
     // More than IAM's limit serves: their reads wait, their sessions do not.
     name: "more daemons than the budget serves",
     play: (world, size) => {
