@@ -237,6 +237,22 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
+    name: "a poller, a repeated dead token and strangers",
+    play: (world, size) => {
+      daemons(world)
+      loops(world, 1, second)
+      const addressOf = (index: number) => addressAt(23, index % 40)
+      strangers(world, { addressOf, pause: 500, prefixes: ["oat", "ort"] })
+      const unrefused = { onTime: 1, wait: 0 }
+      return {
+        // The minute in which all of them log in has left the windows.
+        from: 2.2 * minute,
+        until: lasting(size, 5, 20),
+        demands: [...gets(world, "daemon", "session", unrefused), ...gets(world, "daemon", "use", unrefused)]
+      }
+    }
+  },
+  {
     // Each has its own bound of 8 refreshes a minute: half of the places between them.
     name: "six actors who refresh in a loop",
     play: (world, size) => {
