@@ -178,7 +178,7 @@ describe("Query plans", () => {
     prepare.mockRestore()
     assert.isAtLeast(statements.size, 60)
     // Most of those that wait are due.
-    const due = String.raw`SEARCH deliveries USING .*deliveries_by_time`
+    const due = "SEARCH deliveries USING .*deliveries_by_time"
     const scan = new RegExp(`^(?:SCAN (?:${growing.join("|")})\\b|${due})`)
     for (const statement of statements) {
       const plan = yield* rawQuery(place, `EXPLAIN QUERY PLAN ${statement.replaceAll("?", "1")}`)
