@@ -10,7 +10,7 @@ import type { TableRecord } from "../Tables.ts"
 import type { Database } from "./Database.ts"
 import { makeGroups, type Waiting } from "./Groups.ts"
 import { values, Whole } from "./Rows.ts"
-import { all, inChunks, runInChunks, type Statements } from "./Statements.ts"
+import { all, inChunks, run, runInChunks, type Statements } from "./Statements.ts"
 import type { Stored, StoreUnavailable } from "./StoreUnavailable.ts"
 
 export interface SpoolEntry extends TableRecord {
@@ -61,12 +61,10 @@ const changeCounts = <A extends { readonly table: string }>(
     sums.set(row.table, sum)
     for (const [column, count] of Struct.entries(countsOf(row))) sum[column] += count ?? 0
   }
+  if (sums.size === 0) return Effect.void
   const changes = Array.from(sums, ([table_name, sum]) => ({ table_name, ...sum }))
-  return runInChunks(
-    changes,
-    (some) => sql`
-      INSERT INTO spool_counts ${sql.insert(some)} ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(added.join(", "))}`
-  )
+  return run(sql`
+    INSERT INTO spool_counts ${sql.insert(changes)} ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(added.join(", "))}`)
 }
 
 const RemovedRow = Schema.Struct({
