@@ -1,26 +1,17 @@
 /** What lists, details and JSON (docs/cli.md) show of each record. Names are those of the API. */
 import * as Option from "effect/Option"
-import type {
-  RecipientRecord,
-  RefusalRecord,
-  ReportRecord,
-  SpoolRecord
-} from "../services/store/OperatorQueries.ts"
-import type { InboxEvent, StoredDelivery } from "../services/Store.ts"
+import type { RecipientRecord, RefusalRecord, ReportRecord } from "../services/store/OperatorQueries.ts"
+import type { InboxEvent, SpoolCounts, StoredDelivery } from "../services/Store.ts"
 import { field, formatTime, type Noun, time, toJson } from "./Host.ts"
 
 const { getOrNull } = Option
-
-/** A discarded delivery is shown as `discarded`, not as `failed`. */
-export const shownState = ({ discardedAt, state }: StoredDelivery): string =>
-  Option.isSome(discardedAt) ? "discarded" : state
 
 export const delivery: Noun<StoredDelivery> = {
   plural: "deliveries",
   fields: [
     field("id", "id", (it) => it.id),
     time("created_at", "created", (it) => it.createdAt),
-    field("state", "state", (it) => it.state, shownState),
+    field("state", "state", (it) => it.state),
     field("attempts", "sent", (it) => it.attempts),
     {
       ...time("available_at", "next", (it) => it.availableAt),
@@ -31,34 +22,31 @@ export const delivery: Noun<StoredDelivery> = {
     field("subject", "", (it) => it.subject),
     field("looks", "", (it) => it.searches),
     time("sent_at", "", (it) => getOrNull(it.sentAt)),
-    time("discarded_at", "", (it) => getOrNull(it.discardedAt)),
     time("finished_at", "", (it) => getOrNull(it.finishedAt))
   ]
 }
 
 /** `anonymous`, `unverified` or the public id; none of a removed report. */
-const reporterOf = ({ removal, report: { reporter } }: ReportRecord): string | null => {
+const reporterOf = ({ report: { removal, reporter } }: ReportRecord): string | null => {
   if (Option.isSome(removal)) return null
   return reporter._tag === "Verified" ? reporter.publicId : reporter._tag.toLowerCase()
 }
 
 /** The first words of the message, which may be long. */
-const summaryOf = ({ removal, report: { content } }: ReportRecord): string =>
+const summaryOf = ({ report: { content, removal } }: ReportRecord): string =>
   Option.match(removal, {
     onNone: () => content.message.replaceAll(/\s+/g, " ").trim().slice(0, 120),
     onSome: ({ reason }) => `removed: ${reason}`
   })
 
 const stateOf = (it: ReportRecord): string =>
-  Option.match(it.delivery, { onNone: () => "", onSome: shownState })
+  Option.match(it.delivery, { onNone: () => "", onSome: ({ state }) => state })
 const issueOf = (it: ReportRecord): string =>
   Option.match(it.report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
 const toDelivery = (it: ReportRecord) =>
   getOrNull(Option.map(it.delivery, (found) => toJson(delivery, found)))
 const toRemoval = (it: ReportRecord) =>
-  getOrNull(
-    Option.map(it.removal, ({ reason, removedAt }) => ({ at: new Date(removedAt).toISOString(), reason }))
-  )
+  getOrNull(Option.map(it.report.removal, ({ at, reason }) => ({ at: new Date(at).toISOString(), reason })))
 
 export const report: Noun<ReportRecord> = {
   plural: "reports",
@@ -71,7 +59,7 @@ export const report: Noun<ReportRecord> = {
     field("reporter", "reporter", reporterOf),
     field("plane", "plane", (it) => it.report.plane),
     field("source", "", (it) => it.report.source),
-    field("request_id", "", (it) => (Option.isNone(it.removal) ? it.report.requestId : null)),
+    field("request_id", "", (it) => (Option.isNone(it.report.removal) ? it.report.requestId : null)),
     field("removed", "", toRemoval),
     field("summary", "message", summaryOf)
   ]
@@ -83,7 +71,7 @@ export const wholeReport: Noun<ReportRecord> = {
   fields: [
     ...report.fields.filter(({ name }) => name !== "summary"),
     field("pr", "", (it) => it.report.content.pr),
-    field("message", "", (it) => (Option.isNone(it.removal) ? it.report.content.message : null)),
+    field("message", "", (it) => (Option.isNone(it.report.removal) ? it.report.content.message : null)),
     field("context", "", (it) => it.report.content.context),
     field("attachments", "", (it) => it.report.content.attachments)
   ]
@@ -123,13 +111,12 @@ export const recipient: Noun<RecipientRecord> = {
   ]
 }
 
-export const spool: Noun<SpoolRecord> = {
+export const spool: Noun<SpoolCounts> = {
   plural: "events were accepted",
   fields: [
     field("table", "table", (it) => it.table),
     field("waiting", "waiting", (it) => it.waiting),
     field("waiting_bytes", "bytes", (it) => it.waitingBytes),
-    time("oldest_at", "oldest", (it) => getOrNull(it.oldestAt)),
     field("accepted", "accepted", (it) => it.accepted),
     field("delivered", "delivered", (it) => it.delivered),
     field("duplicates", "duplicate", (it) => it.duplicates),

@@ -13,28 +13,13 @@ import type { Stored } from "./store/StoreUnavailable.ts"
 import { makeTelemetrySpool } from "./store/TelemetrySpool.ts"
 
 export * from "./store/Database.ts"
-export {
-  type Deliveries,
-  type Delivery,
-  type DeliveryKind,
-  deliveryKinds,
-  deliveryStates,
-  DeliveryUpdate,
-  type StoredDelivery
-} from "./store/Deliveries.ts"
+export * from "./store/Deliveries.ts"
 export * from "./store/Destinations.ts"
 export * from "./store/Logins.ts"
 export * from "./store/People.ts"
-export {
-  Anonymous,
-  type ReportContent,
-  type Reporter,
-  type StoredReport,
-  Unverified,
-  Verified
-} from "./store/ReportRows.ts"
+export * from "./store/ReportRows.ts"
 export * from "./store/Reports.ts"
-export type { SpoolAdmission, SpoolCounts, SpoolEntry } from "./store/SpoolAdmission.ts"
+export * from "./store/SpoolAdmission.ts"
 export * from "./store/StoreUnavailable.ts"
 export * from "./store/TelemetrySpool.ts"
 

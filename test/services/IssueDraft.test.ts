@@ -36,6 +36,8 @@ const reportOf = (content: Content = {}, more: Partial<StoredReport> = {}): Stor
   createdAt: Date.UTC(2026, 8, 24, 8, 15, 31),
   marker: "00112233445566778899aabbccddeeff",
   issue: Option.none(),
+  removal: Option.none(),
+  bytes: 1_200,
   ...more
 })
 /** Another size, with which parts are cut sooner. */

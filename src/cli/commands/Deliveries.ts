@@ -19,7 +19,7 @@ import {
 import { onDatabase, readAll } from "../DatabaseAccess.ts"
 import { formatTime, Host, group, misuse, printPage, printRecord, refuse, toJson } from "../Host.ts"
 import { argument, choice, flag, json, page, reason, since } from "../Options.ts"
-import { delivery, shownState } from "../Records.ts"
+import { delivery } from "../Records.ts"
 
 const id = argument("id", "the delivery's id, report:rep_…")
 
@@ -51,7 +51,7 @@ export const resumeTracker = Effect.gen(function* () {
 })
 
 const filters = {
-  state: choice("state", [...deliveryStates, "discarded"], "state; failed omits those that are discarded"),
+  state: choice("state", deliveryStates, "state of the delivery"),
   kind: choice("kind", deliveryKinds, "report: files a report; sweep: closes duplicate issues later"),
   since
 }
@@ -98,7 +98,7 @@ const change = (
     const found = yield* findDelivery(deliveryId)
     if (done) return found
     const fix = advice[found.state] ?? adviceForFailed
-    return yield* refuse(`${deliveryId} is ${shownState(found)}: nothing to ${what}`, fix)
+    return yield* refuse(`${deliveryId} is ${found.state}: nothing to ${what}`, fix)
   })
 
 export const retryById = (deliveryId: string) =>
@@ -110,7 +110,7 @@ const failed = { state: Option.some("failed" as const) }
 const retryFailed = readAll(100, (queries, request) => queries.deliveries(failed, request)).pipe(
   Stream.filterEffect((one) =>
     Effect.flatMap(Store, ({ deliveries }) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) => deliveries.retry(one.id, now, { onlyFailed: true }))
+      Effect.flatMap(Clock.currentTimeMillis, (now) => deliveries.retry(one.id, now))
     )
   ),
   Stream.mapEffect((one) => findDelivery(one.id)),
@@ -119,7 +119,7 @@ const retryFailed = readAll(100, (queries, request) => queries.deliveries(failed
 
 const choosing = {
   id: Args.optional(id),
-  onlyFailed: flag("failed", "instead of an id: all failed deliveries that are not discarded"),
+  onlyFailed: flag("failed", "instead of an id: all failed deliveries"),
   json
 }
 

@@ -2,8 +2,9 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { list } from "../DatabaseAccess.ts"
-import { group } from "../Host.ts"
+import { Store } from "../../services/Store.ts"
+import { list, onDatabase } from "../DatabaseAccess.ts"
+import { group, printPage } from "../Host.ts"
 import { argument, json, optionalText, page, plane, since } from "../Options.ts"
 import { recipient, refusal, spool, webhook } from "../Records.ts"
 
@@ -29,7 +30,11 @@ export const recipients = group("recipients", "Recipients of tings: show").pipe(
 )
 
 const totals = Command.make("list", { json }, (given) =>
-  list(spool, given.json, (queries) => Effect.map(queries.spool, (items) => ({ items, next: Option.none() })))
+  Store.pipe(
+    Effect.flatMap(({ spool: { counts } }) => counts),
+    Effect.flatMap((items) => printPage(spool, { items, next: Option.none() }, given.json)),
+    onDatabase
+  )
 ).pipe(Command.withDescription("Shows by table what waits for shipping, and the totals since the beginning"))
 
 const table = optionalText("table", "name", "table, such as musicclidaemon")

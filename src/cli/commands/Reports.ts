@@ -9,11 +9,9 @@ import { productionId } from "../../services/Plane.ts"
 import { deliveryStates } from "../../services/Store.ts"
 import {
   OperatorQueries,
-  type ReportRecord,
-  type ReportSelection,
-  type ReportSize
+  type OperatorQueriesService,
+  type ReportRecord
 } from "../../services/store/OperatorQueries.ts"
-import type { Removal } from "../../services/store/ReportRemoval.ts"
 import { list, onDatabase, readAll } from "../DatabaseAccess.ts"
 import { formatTime, Host, group, misuse, printJson, printRecord, refuse, toJson } from "../Host.ts"
 import { argument, choice, flag, json, page, plane, reason, reporter, since } from "../Options.ts"
@@ -36,17 +34,12 @@ const listed = Command.make("list", { ...filters, page, json }, (given) =>
   list(report, given.json, (queries) => queries.reports(given, given.page))
 ).pipe(Command.withDescription("Lists reports, newest first"))
 
-const removedBefore = ({ id: reportId, reason, removedAt }: Removal) =>
-  refuse(`${reportId} was removed at ${formatTime(removedAt)}: ${reason}`, "its content is gone")
-
 /** The report, or the reason why it is not there. */
 const find = (reportId: string) =>
   Effect.gen(function* () {
     const queries = yield* OperatorQueries
     const found = yield* queries.report(reportId)
     if (Option.isSome(found)) return found.value
-    const [removal] = yield* queries.removals([reportId])
-    if (removal !== undefined) return yield* removedBefore(removal)
     return yield* refuse(`no report ${reportId}`, "find it with music-backend reports list")
   })
 
@@ -80,7 +73,14 @@ const exported = Command.make("export", filters, (given) =>
 ).pipe(Command.withDescription("Writes complete reports, one JSON object a line, newest first"))
 
 /** What an operator still has to delete in the tracker. */
-const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: ReportRecord): string | null => {
+const remainderOf = (
+  before: ReportRecord,
+  { delivery: sent, report: stored }: ReportRecord
+): string | null => {
+  const inDoubt = Option.exists(
+    before.delivery,
+    ({ state }) => !["waiting", "failed", "discarded"].includes(state)
+  )
   const attempts = Option.match(sent, { onNone: () => 0, onSome: (one) => one.attempts })
   const search = `search the tracker for ${stored.id}-${stored.marker}`
   const issue = Option.getOrNull(stored.issue)
@@ -92,41 +92,41 @@ const remainderOf = (inDoubt: boolean, { delivery: sent, report: stored }: Repor
     : `the issue ${issue.url}: delete it in the tracker`
 }
 
-type Removing = ReportSelection & { readonly dryRun: boolean; readonly json: boolean }
-
 /** A transaction for each report, so that a running server waits for none of them, and a command that was killed can be repeated. */
-const removeSelected = ({ dryRun, json: asJson, ...selection }: Removing, why: string) =>
+const removeSelected = (
+  selection: Parameters<OperatorQueriesService["reports"]>[0],
+  { dryRun, json: asJson, why }: { readonly dryRun: boolean; readonly json: boolean; readonly why: string }
+) =>
   Effect.gen(function* () {
     const queries = yield* OperatorQueries
     const being_filed: Array<string> = []
     const remains: Array<{ readonly id: string; readonly remains: string }> = []
     const sums = { reports: 0, bytes: 0 }
-    const countOne = ({ bytes }: ReportSize) =>
+    const countOne = ({ report: { bytes } }: ReportRecord) =>
       Effect.sync(() => {
         sums.reports += 1
         sums.bytes += bytes
       })
-    const removeOne = (size: ReportSize) =>
+    const removeOne = (before: ReportRecord) =>
       Effect.gen(function* () {
-        const { id: reportId, inDoubt } = size
+        const reportId = before.report.id
         const outcome = yield* queries.removeReport(reportId, why, yield* Clock.currentTimeMillis)
-        if (outcome === "BeingFiled") being_filed.push(reportId)
-        if (outcome !== "Removed") return
-        yield* countOne(size)
+        if (outcome === "being filed") being_filed.push(reportId)
+        if (outcome !== "removed") return
+        yield* countOne(before)
         // It may have been sent, which after a restore only the state before the removal shows, or sent and filed since.
         const after = Option.getOrNull(yield* queries.report(reportId))
-        const left = after === null ? null : remainderOf(inDoubt, after)
+        const left = after === null ? null : remainderOf(before, after)
         if (left !== null) remains.push({ id: reportId, remains: left })
       })
     // What was removed is shown, and erased from the log, also when the command fails or is interrupted: a repetition passes over it.
-    const ran = yield* readAll(500, (_, request) => queries.reportSizes(selection, request)).pipe(
+    const ran = yield* readAll(20, (_, request) => queries.reports(selection, request)).pipe(
       Stream.runForEach(dryRun ? countOne : removeOne),
       Effect.interruptible,
       Effect.exit
     )
     if (!dryRun) yield* queries.eraseRemoved
-    const vacuum = dryRun || sums.reports === 0 ? null : queries.vacuum
-    yield* printRecord({ dry_run: dryRun, ...sums, being_filed, remains, vacuum }, asJson)
+    yield* printRecord({ dry_run: dryRun, ...sums, being_filed, remains }, asJson)
     yield* ran
     if (being_filed.length > 0)
       return yield* refuse(
@@ -152,11 +152,22 @@ const remove = Command.make("remove", selecting, (given) =>
       return yield* misuse("either an id or a filter is required: --anonymous, --reporter or --since")
     if (!given.dryRun && Option.isNone(given.reason)) return yield* misuse("--reason is missing")
     if (Option.isSome(given.id)) {
-      const { removal } = yield* find(given.id.value)
-      if (Option.isSome(removal)) return yield* removedBefore(removal.value)
+      const { removal } = (yield* find(given.id.value)).report
+      if (Option.isSome(removal)) {
+        const { at, reason: earlier } = removal.value
+        return yield* refuse(
+          `${given.id.value} was removed at ${formatTime(at)}: ${earlier}`,
+          "its content is gone"
+        )
+      }
     }
+    const { dryRun, id: reportId, json: asJson, reporter: of, since: from } = given
+    const selection = { id: reportId, reporter: of, since: from, removable: Option.some(true) }
     const why = Option.getOrElse(given.reason, () => "")
-    yield* removeSelected(given, why)
+    yield* removeSelected(
+      { ...selection, anonymous: Option.some(given.anonymous) },
+      { dryRun, json: asJson, why }
+    )
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Deletes content and reporter of what is selected; keeps id, time and reason"))
 

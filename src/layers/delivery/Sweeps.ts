@@ -95,8 +95,13 @@ export const telemetryExpiry: Effect.Effect<never, never, Store> = Effect.flatMa
     Effect.gen(function* () {
       yield* clean("telemetry", now - day)
       const newest = yield* spool.newestDeliveredSince(deliveredAtMost)
-      const oldest = Option.match(newest, { onNone: () => 0, onSome: ({ deliveredAt }) => deliveredAt })
-      yield* clean("deliveredIds", Math.max(now - day, oldest))
+      yield* clean(
+        "deliveredIds",
+        Math.max(
+          now - day,
+          Option.getOrElse(newest, () => 0)
+        )
+      )
     })
   )
 )

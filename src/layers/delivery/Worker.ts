@@ -174,7 +174,7 @@ export const makeBreaker = (
       const now = yield* Clock.currentTimeMillis
       const text = describeFailure(failure)
       const before = yield* ignoreUnavailable(
-        destinations.failed(name, { now, pausedUntil: now + pause, stopped, failure: text })
+        destinations.failed(name, { pausedUntil: now + pause, stopped, failure: text })
       )
       const facts = {
         failure: text,
@@ -211,8 +211,7 @@ export const makeBreaker = (
     Effect.gen(function* () {
       const known = yield* ignoreUnavailable(destinations.find(name))
       if (known === undefined || known.failures === 0 || (known.stopped && !wrote)) return
-      const now = yield* Clock.currentTimeMillis
-      const before = yield* ignoreUnavailable(destinations.answered(name, { now, wrote }))
+      const before = yield* ignoreUnavailable(destinations.answered(name, { wrote }))
       if (before !== undefined && before.failures > 0) yield* Effect.logInfo(`${title} is available again`)
     })
 

@@ -4,12 +4,13 @@ import { statfsSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, resolve } from "node:path"
 import * as Effect from "effect/Effect"
+import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { roomOf } from "../../services/usecases/ReportLimits.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { emptyWrite, latestMigration } from "../store/migrations/Migrations.ts"
-import { makeOperatorQueries, type ReportUse } from "../../services/store/OperatorQueries.ts"
+import { makeReports } from "../../services/store/Reports.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
 import { fail, pass, probe, skip, type Verdict, warn } from "./Probe.ts"
 
@@ -36,13 +37,9 @@ const judgeMissing = (file: string) => (server: Verdict) =>
     : skip(`${file} does not exist: a start creates it, or MUSIC_DATABASE_PATH is wrong`)
 
 /** From half of the room on, the parts of one reporter and of one network bind (services/usecases/ReportLimits.ts). */
-const judgeReports = (use: ReportUse, bound: number): Verdict => {
-  const found = [
-    `${megabytes(use.bytes)} of ${megabytes(bound)}`,
-    `${megabytes(use.bytes - use.verified)} of them anonymous or removed`,
-    `${megabytes(use.largestReporter)} of one reporter and ${megabytes(use.largestNetwork)} of one network at most`
-  ].join("; ")
-  return use.bytes > roomOf(bound).unboundUpTo
+const judgeReports = (bytes: number, bound: number): Verdict => {
+  const found = `${megabytes(bytes)} of ${megabytes(bound)}`
+  return bytes > roomOf(bound).unboundUpTo
     ? warn(
         `${found}: some or all new ones are refused, or will soon be`,
         "find a flood with music-backend reports remove --anonymous --dry-run, or --reporter <public id> --dry-run; remove it, set MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS, or raise MUSIC_REPORTS_MEGABYTES"
@@ -97,8 +94,8 @@ export const databaseProbes = (settings: SettingsValues, server: Effect.Effect<V
       Effect.orElseSucceed(() => skip("the free space is unknown"))
     )
     const reports = database.pipe(
-      Effect.flatMap((opened) => makeOperatorQueries(opened).reportUse),
-      Effect.map((use) => judgeReports(use, settings.reportsBytes))
+      Effect.flatMap((opened) => makeReports(opened, constVoid).storedBytes),
+      Effect.map((bytes) => judgeReports(bytes, settings.reportsBytes))
     )
     return [
       probe("database", ["MUSIC_DATABASE_URL", "MUSIC_DATABASE_PATH"], usable),

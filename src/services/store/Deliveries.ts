@@ -6,14 +6,12 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Database } from "./Database.ts"
-import { isNotRemoved } from "./ReportRows.ts"
-import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { OptionalText, OptionalWhole, valueOf, values, Whole } from "./Rows.ts"
 import { all, any, first, run, type Statements } from "./Statements.ts"
 
-export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed"] as const
-type DeliveryState = (typeof deliveryStates)[number]
 /** `failed` deliveries wait for an operator; `discarded` ones are those that an operator gave up. */
-export type DeliveryStatus = DeliveryState | "discarded"
+export const deliveryStates = ["waiting", "leased", "unknown", "delivered", "failed", "discarded"] as const
+export type DeliveryState = (typeof deliveryStates)[number]
 /** `report`: file it as an issue. `sweep`: search, much later, for duplicates of an issue that was sent more than once. */
 export const deliveryKinds = ["report", "sweep"] as const
 export type DeliveryKind = (typeof deliveryKinds)[number]
@@ -39,10 +37,8 @@ export const DeliveryRow = Schema.Struct({
   /** Grows with every lease; a write under an older one changes nothing. */
   fence: Whole,
   createdAt: Whole,
-  /** When it was delivered or failed. */
-  finishedAt: OptionalWhole,
-  /** When an operator gave it up; only a `failed` delivery has it. */
-  discardedAt: OptionalWhole
+  /** When it was delivered, failed or discarded. */
+  finishedAt: OptionalWhole
 })
 export type StoredDelivery = typeof DeliveryRow.Type
 
@@ -73,119 +69,63 @@ export type DeliveryUpdate = Data.TaggedEnum<{
   Released: { readonly availableAt: number; readonly failure: string }
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
+type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
 
-/** States of deliveries that may be leased. */
-const open = ["unknown", "waiting"] as const
-
-/** Decoders of rows. */
 const leasedRow = first(LeasedRow)
-
-const numbers = first(Schema.Struct({ number: OptionalWhole }))
-const numberOf = (statement: Parameters<typeof numbers>[0]) =>
-  Effect.map(
-    numbers(statement),
-    Option.flatMap((row) => row.number)
-  )
 
 /** Columns of `DeliveryRow`. A lease shows as a state. */
 export const deliveryColumns = (sql: SqlClient): Fragment => sql`
   id, kind, subject, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, attempts, available_at, sent_at, looks,
-  last_failure, fence, created_at, finished_at, discarded_at`
+  last_failure, fence, created_at, finished_at`
 
-/** Condition for rows of a status; a discarded delivery is stored as failed. */
-export const hasStatus = (sql: SqlClient, status: DeliveryStatus): Fragment => {
-  switch (status) {
-    case "leased":
-      return sql`lease_until IS NOT NULL`
-    case "discarded":
-      return sql`(state = 'failed' AND discarded_at IS NOT NULL)`
-    default:
-      return sql`(state = ${status} AND lease_until IS NULL AND discarded_at IS NULL)`
-  }
+/** Condition for rows that show this state. */
+export const hasState = (sql: SqlClient, state: DeliveryState): Fragment =>
+  state === "leased" ? sql`lease_until IS NOT NULL` : sql`(state = ${state} AND lease_until IS NULL)`
+
+/** As its lease finds it. */
+interface NewDelivery {
+  readonly createdAt: number
+  readonly priority: keyof typeof priorities
+  readonly availableAt?: number
+  /** `unknown` is for one that may have been sent before: the worker searches first. */
+  readonly state?: Delivery["state"]
 }
 
-/**
- * Part of the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing.
- * `unknown` is for one that may have been sent before: the worker searches first.
- */
+/** Part of the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing. */
 export const enqueue = (
   sql: SqlClient,
-  {
-    kind,
-    subject,
-    createdAt,
-    priority,
-    availableAt = createdAt,
-    state = "waiting"
-  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & {
-    readonly priority: keyof typeof priorities
-    readonly availableAt?: number
-    readonly state?: Delivery["state"]
-  }
-): Statements<void> =>
-  run(sql`
-    INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
-    VALUES
-      (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt},
-       ${priorities[priority]})
-    ON CONFLICT (id) DO NOTHING`)
-
-/** False for one that has priority already, is over or is missing. */
-export const prioritise = (
-  sql: SqlClient,
-  { kind, subject }: Pick<Delivery, "kind" | "subject">
-): Statements<boolean> =>
-  any(sql`
-    UPDATE deliveries SET priority = ${priorities.first}
-    WHERE id = ${`${kind}:${subject}`} AND priority <> ${priorities.first} AND finished_at IS NULL
-    RETURNING id`)
+  kind: DeliveryKind,
+  subject: string,
+  { availableAt, createdAt, priority, state = "waiting" }: NewDelivery
+): Statements<void> => {
+  const due = { availableAt: availableAt ?? createdAt, priority: priorities[priority] }
+  const row = { id: `${kind}:${subject}`, kind, subject, state, createdAt, ...due }
+  return run(sql`
+    INSERT INTO deliveries ${values(sql, { ...row, attempts: 0, looks: 0, fence: 0 })} ON CONFLICT (id) DO NOTHING`)
+}
 
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void) => {
   /** A later version may have other kinds. */
   const isKnown = sql.in("kind", deliveryKinds)
-  /**
-   * The first delivery of each state and priority that is due and not leased: each select follows the order of the index. One condition
-   * for all of them would read every row that waits.
-   */
-  const heads = (dueBy: number): Fragment =>
-    sql.join(
-      " UNION ALL ",
-      false
-    )(
-      open.flatMap((state) =>
-        Object.values(priorities).map(
-          (priority) => sql`
-            SELECT * FROM (
-              SELECT id, state, priority, available_at FROM deliveries
-              WHERE finished_at IS NULL AND state = ${state} AND priority = ${priority} AND ${isKnown}
-                AND available_at <= ${dueBy} AND lease_until IS NULL
-              ORDER BY available_at, id LIMIT 1) AS head`
-        )
-      )
-    )
 
   const changesOf = ({ searches, sentAt }: Delivery, update: DeliveryUpdate): Fragment => {
+    if (update._tag === "Sending")
+      return sql`state = 'unknown', attempts = attempts + 1, sent_at = ${update.at}, looks = 0`
+    if (update._tag === "Delivered")
+      return sql`state = 'delivered', finished_at = ${update.at}, lease_until = NULL`
+    const ended = sql`last_failure = ${update.failure}, lease_until = NULL`
     // An attempt that was certainly not delivered leaves what is known of earlier ones.
-    const notSent = sql`sent_at = ${Option.getOrNull(sentAt)}, looks = ${searches}, lease_until = NULL`
+    const notSent = sql`sent_at = ${Option.getOrNull(sentAt)}, looks = ${searches}`
     switch (update._tag) {
-      case "Sending":
-        return sql`state = 'unknown', attempts = attempts + 1, sent_at = ${update.at}, looks = 0`
-      case "Delivered":
-        return sql`state = 'delivered', finished_at = ${update.at}, lease_until = NULL`
       case "Waiting":
-        return sql`
-          state = 'waiting', available_at = ${update.availableAt}, last_failure = ${update.failure}, ${notSent}`
+        return sql`state = 'waiting', available_at = ${update.availableAt}, ${notSent}, ${ended}`
       case "Unknown":
-        return sql`
-          state = 'unknown', available_at = ${update.availableAt}, last_failure = ${update.failure},
-          looks = ${update.searches}, lease_until = NULL`
+        return sql`state = 'unknown', available_at = ${update.availableAt}, looks = ${update.searches}, ${ended}`
       case "Released":
-        return sql`available_at = ${update.availableAt}, last_failure = ${update.failure}, lease_until = NULL`
+        return sql`available_at = ${update.availableAt}, ${ended}`
       case "Failed":
-        return sql`
-          state = 'failed', finished_at = ${update.at}, discarded_at = NULL, last_failure = ${update.failure},
-          ${notSent}`
+        return sql`state = 'failed', finished_at = ${update.at}, ${notSent}, ${ended}`
     }
   }
 
@@ -203,9 +143,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
           WHERE id = ${subject}`)
       if (Option.isSome(sweepAt))
-        yield* enqueue(sql, {
-          kind: "sweep",
-          subject,
+        yield* enqueue(sql, "sweep", subject, {
           createdAt: at,
           availableAt: sweepAt.value,
           priority: "first"
@@ -225,8 +163,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
       operation,
       any(sql`
         UPDATE deliveries SET ${changes}, lease_until = NULL
-        WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now})
-          AND state IN ('waiting', 'unknown', 'failed') AND ${condition}
+        WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now}) AND state <> 'delivered' AND ${condition}
         RETURNING id`),
       wakeUpIf
     )
@@ -237,21 +174,21 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * sweeps, retries by an operator), then the rest; each group in the order in which they fell due. When a holder dies, its delivery is
      * due again once the lease has ended: as `unknown` if it was being sent.
      */
-    lease: ({ now, leaseUntil }: LeaseRequest) =>
+    lease: ({ leaseUntil, now }: { readonly now: number; readonly leaseUntil: number }) =>
       write("reports")(
         "Deliveries.lease",
         Effect.gen(function* () {
           // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
-          yield* run(sql`
-            UPDATE deliveries SET lease_until = NULL
-            WHERE lease_until <= ${now} AND ${isKnown}`)
-          if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now} AND ${isKnown}`))
+          yield* run(sql`UPDATE deliveries SET lease_until = NULL WHERE lease_until <= ${now}`)
+          if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now}`))
             return Option.none<Delivery>()
-          // `unknown` sorts before `waiting`: searches keep their times.
+          // `unknown` sorts before `waiting`: searches keep their times. Those that wait for a later time are passed over: not more than the
+          // pace of the tracker lets fail or be filed in an hour. `+ 0`, because SQLite would sort all that are due.
           return yield* leasedRow(sql`
             UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
             WHERE id = (
-              SELECT id FROM (${heads(now)}) AS heads
+              SELECT id FROM deliveries
+              WHERE finished_at IS NULL AND available_at + 0 <= ${now} AND lease_until IS NULL AND ${isKnown}
               ORDER BY state, priority, available_at, id LIMIT 1)
             RETURNING *`)
         })
@@ -269,15 +206,19 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
         (isWritten) => wakeUpIf(isWritten && update._tag !== "Sending")
       ),
     /**
-     * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there is none. While
-     * one is leased, it is the end of its lease.
+     * Milliseconds since the epoch at which the next delivery falls due; none when there is none. While one is leased, it is the end of its
+     * lease.
      */
-    nextDueAt: read(
-      "Deliveries.nextDueAt",
-      numberOf(sql`
-        SELECT COALESCE(
-          (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0 AND ${isKnown}),
-          (SELECT MIN(available_at) FROM (${heads(Number.MAX_SAFE_INTEGER)}) AS heads)) AS number`)
+    nextDueAt: Effect.map(
+      read(
+        "Deliveries.nextDueAt",
+        valueOf(OptionalWhole)(sql`
+          SELECT COALESCE(
+            (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0),
+            (SELECT available_at FROM deliveries WHERE finished_at IS NULL AND ${isKnown}
+              ORDER BY available_at LIMIT 1)) AS value`)
+      ),
+      Option.flatten
     ),
     find: (id: string) =>
       read(
@@ -285,53 +226,44 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
         first(DeliveryRow)(sql`SELECT ${deliveryColumns(sql)} FROM deliveries WHERE id = ${id}`)
       ),
     /**
-     * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is leased,
-     * delivered or missing, or whose report was removed; with `onlyFailed` also for one that did not fail or was discarded.
+     * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is leased, delivered or
+     * missing, or whose report was removed.
      */
-    // Anything ever sent may be filed, also when its last attempt was refused, so the searches start again. A failed or
-    // discarded delivery may have had an unknown outcome before.
-    retry: (id: string, now: number, { onlyFailed } = { onlyFailed: false }) =>
+    // Anything ever sent may be filed, also when its last attempt was refused, so the searches start again. One that failed or was discarded
+    // may have had an unknown outcome before.
+    retry: (id: string, now: number) =>
       byOperator(
         "Deliveries.retry",
         id,
         now,
         sql`
-          state = CASE
-            WHEN attempts > 0 OR state <> 'waiting'
-            THEN 'unknown' ELSE 'waiting' END,
-          priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
-        sql`${onlyFailed ? hasStatus(sql, "failed") : sql`1 = 1`} AND ${isNotRemoved(sql, "deliveries.subject")}`
+          state = CASE WHEN attempts > 0 OR state <> 'waiting' THEN 'unknown' ELSE 'waiting' END,
+          priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL`,
+        sql`NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject AND removed_at IS NOT NULL)`
       ),
-    /** By an operator: `failed` and discarded, for this reason. False for a delivery that is leased, delivered, discarded before or missing. */
+    /** By an operator: given up, for this reason. False for a delivery that is leased, delivered, discarded before or missing. */
     discard: (id: string, now: number, reason: string) =>
       byOperator(
         "Deliveries.discard",
         id,
         now,
-        sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`,
-        sql`discarded_at IS NULL`
+        sql`state = 'discarded', finished_at = ${now}, last_failure = ${reason}`,
+        sql`state <> 'discarded'`
       ),
-    /** Without discarded ones, which need no operator. */
     counts: read(
       "Deliveries.counts",
       all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
         SELECT kind, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, COUNT(*) AS count
-        FROM deliveries WHERE discarded_at IS NULL GROUP BY 1, 2 ORDER BY 1, 2`)
+        FROM deliveries GROUP BY 1, 2 ORDER BY 1, 2`)
     ),
     /** When the oldest report whose delivery is not over was stored. Sweeps wait on purpose and do not count. */
     oldestOpen: read(
       "Deliveries.oldestOpen",
-      numberOf(sql`
-        SELECT MIN(created_at) AS number FROM deliveries WHERE kind = 'report' AND finished_at IS NULL`)
+      valueOf(Whole)(sql`
+        SELECT created_at AS value FROM deliveries WHERE kind = 'report' AND finished_at IS NULL
+        ORDER BY created_at LIMIT 1`)
     )
   }
 }
 
 export type Deliveries = ReturnType<typeof makeDeliveries>
-
-interface LeaseRequest {
-  readonly now: number
-  readonly leaseUntil: number
-}
-
-type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>

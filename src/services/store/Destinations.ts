@@ -1,10 +1,9 @@
-import type { Statement } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { TableName } from "../../schema/Telemetry.ts"
 import type { Database } from "./Database.ts"
-import { Flag, OptionalText, toFlag, Whole } from "./Rows.ts"
+import { Flag, OptionalText, overwritten, toFlag, values, Whole } from "./Rows.ts"
 import { all, first, run, type Statements } from "./Statements.ts"
 
 /** The names of the destinations. */
@@ -47,8 +46,6 @@ const neverFailed: DestinationState = {
   lastFailure: Option.none()
 }
 
-const writtenAt = all(Schema.Struct({ writtenAt: Whole }))
-
 export const makeDestinations = ({ read, sql, write }: Database) => {
   const state = (name: string): Statements<DestinationState> =>
     Effect.map(
@@ -58,16 +55,17 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
     )
 
   /** Returns the previous state, read under the same lock, so that exactly one process sees each transition. */
-  const change = (
-    operation: string,
-    name: string,
-    statementFor: (before: DestinationState) => Statement<object> | undefined
-  ) =>
+  const change = (operation: string, name: string, next: (before: DestinationState) => DestinationState) =>
     write("reports")(
       operation,
       Effect.tap(state(name), (before) => {
-        const statement = statementFor(before)
-        return statement === undefined ? Effect.void : run(statement)
+        const after = next(before)
+        if (after === before) return Effect.void
+        const columns = { stopped: toFlag(after.stopped), lastFailure: Option.getOrNull(after.lastFailure) }
+        return run(sql`
+          INSERT INTO destinations ${values(sql, { name, ...after, ...columns })}
+          ON CONFLICT (name) DO UPDATE SET
+            ${overwritten(sql, "failures", "stopped", "paused_until", "last_failure")}`)
       })
     )
 
@@ -77,40 +75,20 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
     /** Counts one more failure in a row; a pause is never shortened, and a stop stays. */
     failed: (
       name: string,
-      {
-        now,
-        pausedUntil,
-        stopped,
-        failure
-      }: {
-        readonly now: number
-        readonly pausedUntil: number
-        readonly stopped: boolean
-        readonly failure: string
-      }
+      failed: { readonly pausedUntil: number; readonly stopped: boolean; readonly failure: string }
     ) =>
-      change(
-        "Destinations.failed",
-        name,
-        () => sql`
-          INSERT INTO destinations (name, failures, stopped, paused_until, last_failure, changed_at)
-          VALUES (${name}, 1, ${toFlag(stopped)}, ${pausedUntil}, ${failure}, ${now})
-          ON CONFLICT (name) DO UPDATE SET
-            failures = destinations.failures + 1,
-            stopped = CASE WHEN excluded.stopped = 1 THEN 1 ELSE destinations.stopped END,
-            paused_until = CASE
-              WHEN excluded.paused_until > destinations.paused_until THEN excluded.paused_until
-              ELSE destinations.paused_until END,
-            last_failure = excluded.last_failure, changed_at = excluded.changed_at`
-      ),
+      change("Destinations.failed", name, ({ failures, pausedUntil, stopped }) => ({
+        failures: failures + 1,
+        stopped: stopped || failed.stopped,
+        pausedUntil: Math.max(pausedUntil, failed.pausedUntil),
+        lastFailure: Option.some(failed.failure)
+      })),
     /** Resets the failures. Only an accepted write ends a stop: a read proves no right to write. */
-    answered: (name: string, { now, wrote }: { readonly now: number; readonly wrote: boolean }) =>
-      change("Destinations.answered", name, ({ failures, stopped }) =>
-        (stopped && !wrote) || (failures === 0 && !stopped)
-          ? undefined
-          : sql`
-              UPDATE destinations SET failures = 0, stopped = 0, last_failure = NULL, changed_at = ${now}
-              WHERE name = ${name}`
+    answered: (name: string, { wrote }: { readonly wrote: boolean }) =>
+      change("Destinations.answered", name, (before) =>
+        before.failures === 0 || (before.stopped && !wrote)
+          ? before
+          : { ...neverFailed, pausedUntil: before.pausedUntil }
       ),
     /**
      * After an operator's repair, or with the settings of a process that starts: ends the pauses of destinations that refused the settings,
@@ -120,16 +98,14 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
       write("reports")(
         "Destinations.resume",
         Effect.gen(function* () {
-          const { pausedUntil, stopped } = yield* state(trackerDestination)
-          // Without its failure, so that a refusal that comes again is logged again.
-          yield* run(sql`
-            UPDATE destinations SET last_failure = NULL, changed_at = ${now},
-              paused_until = CASE WHEN paused_until > ${now} THEN ${now} ELSE paused_until END
-            WHERE stopped = 1`)
-          if (!stopped || pausedUntil <= now) return
+          const isPaused = sql`stopped = 1 AND paused_until > ${now}`
           yield* run(sql`
             UPDATE deliveries SET available_at = ${now}
-            WHERE kind = 'report' AND state = 'waiting' AND finished_at IS NULL AND available_at > ${now}`)
+            WHERE kind = 'report' AND state = 'waiting' AND finished_at IS NULL AND available_at > ${now}
+              AND EXISTS (SELECT 1 FROM destinations WHERE name = ${trackerDestination} AND ${isPaused})`)
+          // Without its failure, so that a refusal that comes again is logged again.
+          yield* run(sql`UPDATE destinations SET last_failure = NULL WHERE stopped = 1`)
+          yield* run(sql`UPDATE destinations SET paused_until = ${now} WHERE ${isPaused}`)
         })
       ),
     /**
@@ -145,16 +121,12 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
         Effect.gen(function* () {
           yield* run(sql`
             DELETE FROM destination_writes WHERE destination = ${name} AND written_at <= ${now - hour}`)
-          const newest = yield* writtenAt(sql`
+          const newest = yield* all(Schema.Struct({ writtenAt: Whole }))(sql`
             SELECT written_at FROM destination_writes
             WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
-          const last = newest[0]
-          const hourAgo = newest[hourly - 1]
-          const at = Math.max(
-            now,
-            last === undefined ? now : last.writtenAt + spacing,
-            hourAgo === undefined ? now : hourAgo.writtenAt + hour
-          )
+          const last = newest[0]?.writtenAt ?? Number.NEGATIVE_INFINITY
+          const hourAgo = newest[hourly - 1]?.writtenAt ?? Number.NEGATIVE_INFINITY
+          const at = Math.max(now, last + spacing, hourAgo + hour)
           yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
           return at
         })

@@ -2,14 +2,13 @@
 import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { TingOutcome } from "../../schema/Session.ts"
 import type { UpstreamKey } from "../Iam.ts"
 import type { PlaneId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
-import { overwritten, toFlag, Whole } from "./Rows.ts"
-import { all, any, first, run } from "./Statements.ts"
+import { overwritten, toFlag, valueOf, values, Whole } from "./Rows.ts"
+import { all, any, run } from "./Statements.ts"
 
 const lane = "logins"
 
@@ -23,7 +22,7 @@ const Outcome = Schema.Union(
 export type LoginOutcome = typeof Outcome.Type
 export const LoginOutcome = Data.taggedEnum<LoginOutcome>()
 
-const OutcomeRow = Schema.Struct({ outcome: Schema.parseJson(Outcome) })
+const storedOutcome = valueOf(Schema.parseJson(Outcome))
 
 /**
  * Milliseconds. IAM replays a login for 10 minutes, and treats its key as new after 24 hours (identity-service.md 4). A row older
@@ -50,13 +49,12 @@ export const makeLoginOutcomes = ({ read, sql, write }: Database) => ({
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       read(
         "LoginOutcomes.find",
-        first(OutcomeRow)(sql`
-          SELECT outcome FROM login_outcomes WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
+        storedOutcome(sql`
+          SELECT outcome AS value FROM login_outcomes
+          WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
       )
-    ).pipe(Effect.map(Option.map(({ outcome }) => outcome)))
+    )
 })
-
-const PlaneRow = Schema.Struct({ environmentId: Schema.String })
 
 /** Testing environments that have used this service, by the digest of their webhook root key. */
 export const makeKnownPlanes = ({ read, sql, write }: Database) => ({
@@ -67,8 +65,7 @@ export const makeKnownPlanes = ({ read, sql, write }: Database) => ({
         write(lane)(
           "KnownPlanes.remember",
           run(sql`
-            INSERT INTO known_planes (environment_id, webhook_key_digest, remembered_at)
-            VALUES (${environmentId}, ${webhookKeyDigest}, ${now})
+            INSERT INTO known_planes ${values(sql, { environmentId, webhookKeyDigest, rememberedAt: now })}
             ON CONFLICT (environment_id) DO UPDATE SET
               ${overwritten(sql, "webhook_key_digest", "remembered_at")}`)
         )
@@ -82,14 +79,11 @@ export const makeKnownPlanes = ({ read, sql, write }: Database) => ({
     ),
   /** The environment whose root key has this digest. */
   findByKeyDigest: (keyDigest: string) =>
-    Effect.map(
-      read(
-        "KnownPlanes.findByKeyDigest",
-        first(PlaneRow)(sql`
-          SELECT environment_id FROM known_planes WHERE webhook_key_digest = ${keyDigest}
-          ORDER BY remembered_at DESC, environment_id LIMIT 1`)
-      ),
-      Option.map((row) => row.environmentId)
+    read(
+      "KnownPlanes.findByKeyDigest",
+      valueOf(Schema.String)(sql`
+        SELECT environment_id AS value FROM known_planes WHERE webhook_key_digest = ${keyDigest}
+        ORDER BY remembered_at DESC, environment_id LIMIT 1`)
     )
 })
 
@@ -117,13 +111,7 @@ export type IamCalls = ReturnType<typeof makeIamCalls>
 
 export const makeBackups = ({ read, sql }: Database) => ({
   /** When the last one was complete; none when no command recorded one. A snapshot of the disk is not recorded. */
-  last: Effect.map(
-    read(
-      "Backups.last",
-      first(Schema.Struct({ completedAt: Whole }))(sql`SELECT completed_at FROM last_backup WHERE id = 1`)
-    ),
-    Option.map(({ completedAt }) => completedAt)
-  )
+  last: read("Backups.last", valueOf(Whole)(sql`SELECT completed_at AS value FROM last_backup WHERE id = 1`))
 })
 
 /** Of the command `backup`. `completedAt`: milliseconds since the epoch. */

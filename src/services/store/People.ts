@@ -2,18 +2,15 @@
 import { createHmac } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { sha256 } from "../Digest.ts"
 import type { PlaneId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
-import { Flag, Whole } from "./Rows.ts"
+import { values, Whole } from "./Rows.ts"
 import { any, first, run, runInChunks } from "./Statements.ts"
 
 const lane = "people"
-
-const ActiveRow = Schema.Struct({ active: Flag })
 
 interface Recipient {
   readonly plane: PlaneId
@@ -26,23 +23,14 @@ type Member = Recipient & { readonly organisationUuid: string }
 /** People registered with Ting, as far as this service knows: one row per plane, organisation and actor. */
 export const makeRecipients = ({ read, sql, write }: Database) => ({
   /** Without a subscription an accepted ting is the evidence. */
-  activate: ({
-    plane,
-    organisation,
-    organisationUuid,
-    publicId,
-    subscriptionId = null
-  }: Member & { readonly subscriptionId?: string | null }) =>
+  activate: ({ subscriptionId = null, ...member }: Member & { readonly subscriptionId?: string | null }) =>
     // Every accepted ting calls this; without a change nothing is written, and no disk sync is waited for. A registration
     // is always written: its time decides between it and a removal (see `receive`).
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       write(lane)(
         "Recipients.activate",
         run(sql`
-          INSERT INTO recipients
-            (plane, organisation, organisation_uuid, public_id, subscription_id, active, changed_at)
-          VALUES
-            (${plane}, ${organisation}, ${organisationUuid}, ${publicId}, ${subscriptionId}, 1, ${now})
+          INSERT INTO recipients ${values(sql, { ...member, subscriptionId, active: 1, changedAt: now })}
           ON CONFLICT (plane, organisation, public_id) DO UPDATE SET
             organisation_uuid = excluded.organisation_uuid,
             subscription_id = COALESCE(excluded.subscription_id, recipients.subscription_id),
@@ -65,15 +53,12 @@ export const makeRecipients = ({ read, sql, write }: Database) => ({
       )
     ),
   isActive: ({ plane, organisation, organisationUuid, publicId }: Member) =>
-    Effect.map(
-      read(
-        "Recipients.isActive",
-        first(ActiveRow)(sql`
-          SELECT active FROM recipients
-          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId}
-            AND organisation_uuid = ${organisationUuid}`)
-      ),
-      Option.exists(({ active }) => active)
+    read(
+      "Recipients.isActive",
+      any(sql`
+        SELECT 1 FROM recipients
+        WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId}
+          AND organisation_uuid = ${organisationUuid} AND active = 1`)
     )
 })
 
@@ -105,12 +90,7 @@ export const makeWebhookInbox = ({ sql, write }: Database) => ({
       Effect.gen(function* () {
         const { aggregateId, aggregateType, aggregateVersion, organisationUuid, plane, receivedAt } = event
         const fresh = yield* any(sql`
-          INSERT INTO webhook_inbox
-            (plane, event_id, event_type, occurred_at, organisation_uuid, aggregate_type, aggregate_id,
-             aggregate_version, data, received_at)
-          VALUES
-            (${plane}, ${event.eventId}, ${event.eventType}, ${event.occurredAt}, ${organisationUuid},
-             ${aggregateType}, ${aggregateId}, ${aggregateVersion}, ${event.data}, ${receivedAt})
+          INSERT INTO webhook_inbox ${values(sql, event)}
           ON CONFLICT (plane, event_id) DO NOTHING
           RETURNING event_id`)
         if (!fresh) return false
@@ -170,16 +150,7 @@ export const makeSessionDigests = ({ read, sql, write }: Database) => ({
       "SessionDigests.remember",
       // A replay states the times of an issue that was earlier.
       run(sql`
-        INSERT INTO session_digests ${sql.insert(
-          tokens.map(({ digest, endsAt, kind }) => ({
-            digest,
-            plane,
-            kind,
-            login,
-            actor,
-            ends_at: endsAt
-          }))
-        )}
+        INSERT INTO session_digests ${values(sql, ...tokens.map((token) => ({ ...token, plane, login, actor })))}
         ON CONFLICT (digest) DO UPDATE SET
           actor = COALESCE(excluded.actor, session_digests.actor),
           ends_at = CASE

@@ -8,7 +8,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { OptionalText, OptionalWhole, values, Whole } from "./Rows.ts"
 import { all, run, type Statements } from "./Statements.ts"
 
 /** `Unverified` was signed in while IAM did not answer. */
@@ -39,19 +39,9 @@ const ReportContent = Schema.Struct({
 })
 export type ReportContent = typeof ReportContent.Type
 
-/** What the sums count of a report. */
-const counted = {
-  /** Who has the bytes: a reporter of a plane, or a network of all planes, as its digest. */
-  holder: Schema.NullOr(Schema.String),
-  bytes: Whole
-}
-export const CountedRow = Schema.Struct(counted)
-type CountedRow = typeof CountedRow.Type
-
 export const ReportRow = Schema.Struct({
   id: Schema.String,
   plane: Schema.String,
-  contentDigest: Schema.String,
   reporter: Schema.String,
   content: Schema.parseJson(ReportContent),
   source: Schema.String,
@@ -61,22 +51,25 @@ export const ReportRow = Schema.Struct({
   marker: Schema.String,
   issueNumber: OptionalWhole,
   issueUrl: OptionalText,
-  ...counted
+  /** As the sums count them. */
+  bytes: Whole,
+  removedAt: OptionalWhole,
+  removalReason: OptionalText
 })
-export type ReportRow = typeof ReportRow.Type
 
 export const toReport = ({
-  bytes: _bytes,
-  contentDigest: _contentDigest,
-  holder: _holder,
   issueNumber,
   issueUrl,
+  removalReason,
+  removedAt,
   reporter,
   ...row
-}: ReportRow) => ({
+}: typeof ReportRow.Type) => ({
   ...row,
   reporter: toReporter(reporter),
-  issue: Option.all({ number: issueNumber, url: issueUrl })
+  issue: Option.all({ number: issueNumber, url: issueUrl }),
+  /** By an operator, who removed content and reporter. */
+  removal: Option.all({ at: removedAt, reason: removalReason })
 })
 export interface StoredReport extends ReturnType<typeof toReport> {}
 
@@ -85,18 +78,12 @@ const bytesBeside = 1_000
 
 export const bytesOf = (content: string): number => Buffer.byteLength(content) + bytesBeside
 
-/** `network` counts a report without a verified reporter. */
+/** Who has the bytes: a reporter of a plane, or a network of all planes, as its digest, for all other reports. */
 export const holderOf = (plane: string, reporter: string, network: string | null): string | null =>
   reporter.startsWith(verified) ? `${plane} ${reporter}` : network
 
-export const isReporter = (holder: string): boolean => holder.includes(verified)
-
 /** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
 export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
-
-/** Condition for a report or delivery that was not removed; `subject` is the column with the report's id. */
-export const isNotRemoved = (sql: SqlClient, subject: "reports.id" | "deliveries.subject"): Fragment =>
-  sql`NOT EXISTS (SELECT 1 FROM report_removals WHERE report_removals.id = ${sql.literal(subject)})`
 
 /** The holder of the sum of all. */
 const everyone = ""
@@ -113,17 +100,24 @@ export const readSums = (sql: SqlClient, holder: string | null): Statements<Sums
     ([sums = { all: 0, held: 0 }]) => sums
   )
 
-/** Adds the bytes of each row, which may be less than 0, to the sums. */
-export const changeSums = (sql: SqlClient, rows: ReadonlyArray<CountedRow>): Statements<void> =>
+/** What the sums count of a row. */
+export const CountedRow = Schema.Struct({ holder: Schema.NullOr(Schema.String), bytes: Whole })
+
+/** Adds rows to the sums with the sign 1, or takes them away with -1. */
+export const changeSums = (
+  sql: SqlClient,
+  sign: 1 | -1,
+  rows: ReadonlyArray<typeof CountedRow.Type>
+): Statements<void> =>
   Effect.gen(function* () {
-    const changes = new Map<string, number>()
+    const sums = new Map<string, number>()
     for (const { bytes, holder } of rows)
       for (const one of holder === null ? [everyone] : [everyone, holder])
-        changes.set(one, (changes.get(one) ?? 0) + bytes)
-    if (rows.length === 0) return
+        sums.set(one, (sums.get(one) ?? 0) + sign * bytes)
+    if (sums.size === 0) return
     yield* run(sql`
-      INSERT INTO report_sums ${sql.insert(Array.from(changes, ([holder, bytes]) => ({ holder, bytes })))}
+      INSERT INTO report_sums ${values(sql, ...Array.from(sums, ([holder, bytes]) => ({ holder, bytes })))}
       ON CONFLICT (holder) DO UPDATE SET bytes = report_sums.bytes + excluded.bytes`)
-    if (rows.some(({ bytes }) => bytes < 0))
-      yield* run(sql`DELETE FROM report_sums WHERE bytes <= 0 AND ${sql.in("holder", [...changes.keys()])}`)
+    if (sign < 0)
+      yield* run(sql`DELETE FROM report_sums WHERE bytes <= 0 AND ${sql.in("holder", [...sums.keys()])}`)
   })

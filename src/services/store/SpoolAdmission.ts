@@ -1,16 +1,15 @@
 /** What the spool takes of the telemetry that is offered, and the sums by table that change with its rows. */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Arr from "effect/Array"
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
+import * as Struct from "effect/Struct"
 import type { TableRecord } from "../Tables.ts"
 import type { Database } from "./Database.ts"
 import { makeGroups, type Waiting } from "./Groups.ts"
-import { Whole } from "./Rows.ts"
+import { values, Whole } from "./Rows.ts"
 import { all, inChunks, run, runInChunks, type Statements } from "./Statements.ts"
 import type { Stored, StoreUnavailable } from "./StoreUnavailable.ts"
 
@@ -23,7 +22,7 @@ export interface SpoolEntry extends TableRecord {
 export type SpoolAdmission = "accepted" | "full"
 
 /** Of a table: accepted = delivered + duplicates + expired + refused + waiting. */
-export const SpoolCounts = Schema.Struct({
+const SpoolCounts = Schema.Struct({
   table: Schema.String,
   accepted: Whole,
   delivered: Whole,
@@ -48,27 +47,34 @@ const none = {
   waiting: 0,
   waiting_bytes: 0
 }
-const sums = Object.keys(none).map((column) => `${column} = spool_counts.${column} + excluded.${column}`)
+const added = Object.keys(none).map((column) => `${column} = spool_counts.${column} + excluded.${column}`)
 
-/** Each change of the spool is counted in its transaction, so that the sums survive crashes. */
-const changeCounts = (
+/** Each change of the spool is counted in its transaction, so that the sums survive crashes. `countsOf` is what a row changes. */
+const changeCounts = <A extends { readonly table: string }>(
   sql: SqlClient,
-  table: string,
-  change: Readonly<Partial<typeof none>>
-): Statements<void> =>
-  run(sql`
-    INSERT INTO spool_counts ${sql.insert({ table_name: table, ...none, ...change })}
-    ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(sums.join(", "))}`)
-
-const bytesOf = (rows: Iterable<{ readonly bytes: number }>): number =>
-  Arr.reduce(rows, 0, (sum, { bytes }) => sum + bytes)
+  rows: ReadonlyArray<A>,
+  countsOf: (row: A) => Readonly<Partial<typeof none>>
+): Statements<void> => {
+  const sums = new Map<string, typeof none>()
+  for (const row of rows) {
+    const sum = sums.get(row.table) ?? { ...none }
+    sums.set(row.table, sum)
+    for (const [column, count] of Struct.entries(countsOf(row))) sum[column] += count ?? 0
+  }
+  if (sums.size === 0) return Effect.void
+  const changes = Array.from(sums, ([table_name, sum]) => ({ table_name, ...sum }))
+  return run(sql`
+    INSERT INTO spool_counts ${sql.insert(changes)} ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(added.join(", "))}`)
+}
 
 const RemovedRow = Schema.Struct({
   recordId: Schema.String,
-  tableName: Schema.String,
+  table: Schema.String,
   eventAt: Whole,
   bytes: Whole
 })
+/** What a statement that removes rows returns. */
+export const removedColumns = `record_id, table_name AS "table", event_at, bytes`
 export const removedRows = all(RemovedRow)
 
 /** Counts rows that have left the spool. */
@@ -77,135 +83,80 @@ export const countRemoved = (
   rows: ReadonlyArray<typeof RemovedRow.Type>,
   end: "delivered" | "duplicates" | "expired" | "refused"
 ): Statements<void> =>
-  Effect.forEach(
-    Object.values(Arr.groupBy(rows, (row) => row.tableName)),
-    (removed) =>
-      changeCounts(sql, removed[0].tableName, {
-        [end]: removed.length,
-        waiting: -removed.length,
-        waiting_bytes: -bytesOf(removed)
-      }),
-    { discard: true }
-  )
+  changeCounts(sql, rows, ({ bytes }) => ({ [end]: 1, waiting: -1, waiting_bytes: -bytes }))
 
-/** Records of one transaction, which holds up the others, and in SQLite the thread. */
-const groupRecords = 1_000
+/** Offers of one transaction, which holds up the others, and in SQLite the thread. An offer has at most 40 records. */
+const groupSize = 100
 
 interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
   readonly bound: { readonly limitBytes: number }
 }
 
-/**
- * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waitingBytes` those of
- * all tables so far.
- */
-const decide = (offers: ReadonlyArray<Offer>, known: Iterable<string>, waitingBytes: number) => {
-  const seen = new Set(known)
-  const changes = new Map<string, typeof none>()
-  const stored: Array<SpoolEntry> = []
-  let total = waitingBytes
-  const admissions = Arr.map(offers, ({ bound, entries }): SpoolAdmission => {
-    const fresh = new Map<string, SpoolEntry>()
-    for (const entry of entries)
-      if (!seen.has(entry.recordId) && !fresh.has(entry.recordId)) fresh.set(entry.recordId, entry)
-    const added = bytesOf(fresh.values())
-    if (added > 0 && total + added > bound.limitBytes) return "full"
-    total += added
-    for (const entry of entries) {
-      const change = changes.get(entry.table) ?? { ...none }
-      changes.set(entry.table, change)
-      change.accepted += 1
-      if (fresh.get(entry.recordId) === entry) {
-        change.waiting += 1
-        change.waiting_bytes += entry.bytes
-        seen.add(entry.recordId)
-        stored.push(entry)
-      } else change.duplicates += 1
-    }
-    return "accepted"
-  })
-  return { admissions, stored, changes }
-}
-
 const recordIds = all(Schema.Struct({ recordId: Schema.String }))
 
-/** Decides about offers and stores the accepted ones. */
-const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>) =>
+/** Stores all entries that are not known, or nothing. */
+const admit = (
+  sql: SqlClient,
+  entries: ReadonlyArray<SpoolEntry>,
+  limitBytes: number
+): Statements<SpoolAdmission> =>
   Effect.gen(function* () {
-    const ids = new Set(offers.flatMap(({ entries }) => entries.map(({ recordId }) => recordId)))
     // Those that are waiting, or were delivered and are still remembered.
-    const repeated = yield* inChunks([...ids], (some) =>
+    const repeated = yield* inChunks([...new Set(entries.map(({ recordId }) => recordId))], (some) =>
       recordIds(sql`
         SELECT record_id FROM spool WHERE ${sql.in("record_id", some)}
         UNION ALL
         SELECT record_id FROM spool_delivered WHERE ${sql.in("record_id", some)}`)
     )
-    const waitingBytes = (yield* readCounts(sql)).reduce((sum, table) => sum + table.waitingBytes, 0)
-    const decision = decide(
-      offers,
-      Arr.map(repeated, ({ recordId }) => recordId),
-      waitingBytes
-    )
-    yield* runInChunks(
-      decision.stored,
-      (some) => sql`
-        INSERT INTO spool ${sql.insert(
-          some.map(({ table, recordId, eventAt, json, bytes, acceptedAt }) => ({
-            record_id: recordId,
-            table_name: table,
-            event_at: eventAt,
-            json,
-            bytes,
-            accepted_at: acceptedAt
-          }))
-        )}`
-    )
-    for (const [table, change] of decision.changes) yield* changeCounts(sql, table, change)
-    return decision
-  })
-
-/** In order, with at most so many records in each group; a larger offer is a group of its own. */
-const inGroups = <A extends { readonly item: Offer }>(
-  waiting: Arr.NonEmptyReadonlyArray<A>
-): ReadonlyArray<ReadonlyArray<A>> =>
-  Arr.chop(waiting, (rest): [ReadonlyArray<A>, ReadonlyArray<A>] => {
-    let records = 0
-    const end = rest.findIndex(({ item }, index) => {
-      records += item.entries.length
-      return index > 0 && records > groupRecords
+    const known = new Set(repeated.map(({ recordId }) => recordId))
+    const fresh = entries.filter(({ recordId }) => {
+      const isKnown = known.has(recordId)
+      known.add(recordId)
+      return !isKnown
     })
-    return end === -1 ? [rest, []] : [rest.slice(0, end), rest.slice(end)]
+    const waiting = Arr.reduce(yield* readCounts(sql), 0, (sum, { waitingBytes }) => sum + waitingBytes)
+    const total = Arr.reduce(fresh, waiting, (sum, { bytes }) => sum + bytes)
+    if (fresh.length > 0 && total > limitBytes) return "full"
+    yield* runInChunks(
+      fresh,
+      (some) => sql`
+        INSERT INTO spool ${values(sql, ...some.map(({ table, ...row }) => ({ tableName: table, ...row })))}`
+    )
+    const stored = new Set(fresh)
+    yield* changeCounts(sql, entries, (entry) =>
+      stored.has(entry)
+        ? { accepted: 1, waiting: 1, waiting_bytes: entry.bytes }
+        : { accepted: 1, duplicates: 1 }
+    )
+    return "accepted"
   })
-
-/** A lock or a lost connection, which is no matter of one offer. */
-const concernsAll = ({ kind }: StoreUnavailable): boolean => kind === "locked" || kind === "unanswered"
 
 /**
- * Offers that wait together are decided by one write, and each gets its own answer: one by one they would wait for each other. When the
- * write fails, each of them runs alone.
+ * Offers that wait together are decided by one write: one by one they would wait for each other. When that fails, or not all of them fit,
+ * each is decided alone.
  */
 export const makeOffer = (
   { sql, write }: Database,
   wakeUp: () => void
 ): Effect.Effect<(offer: Offer) => Stored<SpoolAdmission>, never, Scope.Scope> => {
-  const offerTogether = (offers: ReadonlyArray<Offer>) =>
-    write("spool")("Spool.offer", admit(sql, offers), ({ stored }) => {
-      if (stored.length > 0) wakeUp()
-    })
-  const settleGroup = (
+  const decide = (
     group: ReadonlyArray<Waiting<Offer, SpoolAdmission, StoreUnavailable>>
-  ): Effect.Effect<void> =>
-    Effect.flatMap(Effect.exit(offerTogether(group.map(({ item }) => item))), (exit) => {
-      if (
-        group.length > 1 &&
-        Exit.isFailure(exit) &&
-        !Option.exists(Cause.failureOption(exit.cause), concernsAll)
-      )
-        return Effect.forEach(group, (waiting) => settleGroup([waiting]), { discard: true })
-      for (const [index, { settle }] of group.entries())
-        settle(Exit.map(exit, ({ admissions }) => admissions[index] ?? "full"))
+  ): Effect.Effect<void> => {
+    const entries = group.flatMap(({ item }) => item.entries)
+    const limitBytes = Math.min(...group.map(({ item }) => item.bound.limitBytes))
+    const admitted = write("spool")("Spool.offer", admit(sql, entries, limitBytes), (admission) => {
+      if (admission === "accepted") wakeUp()
+    })
+    return Effect.flatMap(Effect.exit(admitted), (exit) => {
+      if (group.length > 1 && !(Exit.isSuccess(exit) && exit.value === "accepted"))
+        return Effect.forEach(group, (waiting) => decide([waiting]), {
+          concurrency: "unbounded",
+          discard: true
+        })
+      for (const { settle } of group) settle(exit)
       return Effect.void
     })
-  return makeGroups((waiting) => Effect.forEach(inGroups(waiting), settleGroup, { discard: true }))
+  }
+  return makeGroups((waiting) => Effect.forEach(Arr.chunksOf(waiting, groupSize), decide, { discard: true }))
 }

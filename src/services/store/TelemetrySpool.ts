@@ -4,9 +4,16 @@ import * as Schema from "effect/Schema"
 import * as Struct from "effect/Struct"
 import type { TableName } from "../../schema/Telemetry.ts"
 import type { Database } from "./Database.ts"
-import { overwritten, Table, Whole } from "./Rows.ts"
-import { countRemoved, makeOffer, readCounts, removedRows, type SpoolEntry } from "./SpoolAdmission.ts"
-import { all, first, inChunks, runInChunks } from "./Statements.ts"
+import { overwritten, Table, valueOf, values, Whole } from "./Rows.ts"
+import {
+  countRemoved,
+  makeOffer,
+  readCounts,
+  removedColumns,
+  removedRows,
+  type SpoolEntry
+} from "./SpoolAdmission.ts"
+import { all, inChunks, runInChunks } from "./Statements.ts"
 
 const EntryRow = Schema.Struct({
   sequence: Whole,
@@ -17,6 +24,24 @@ const EntryRow = Schema.Struct({
   bytes: Whole,
   acceptedAt: Whole
 })
+
+interface SpoolLease {
+  readonly tables: ReadonlySet<TableName>
+  readonly count: number
+  readonly bytes: number
+  readonly now: number
+  readonly leaseUntil: number
+  readonly owner: string
+}
+
+/** Record ids by their end. */
+interface SpoolOutcomes {
+  readonly owner: string
+  readonly now: number
+  readonly delivered: ReadonlyArray<string>
+  readonly duplicates: ReadonlyArray<string>
+  readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: string }>
+}
 
 /** Decoders of rows. */
 const entryRows = all(EntryRow)
@@ -36,21 +61,7 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
       offer({ entries, bound }),
 
     /** Leases the oldest entries of these tables for shipping: at most `count` of them and about `bytes`. */
-    lease: ({
-      tables,
-      count,
-      bytes,
-      now,
-      leaseUntil,
-      owner
-    }: {
-      readonly tables: ReadonlySet<TableName>
-      readonly count: number
-      readonly bytes: number
-      readonly now: number
-      readonly leaseUntil: number
-      readonly owner: string
-    }) =>
+    lease: ({ bytes, count, leaseUntil, now, owner, tables }: SpoolLease) =>
       tables.size === 0
         ? Effect.succeed([])
         : write("spool")(
@@ -78,19 +89,7 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
      * Removes leased entries from the spool and counts them, without those that another owner has leased by now, or that have left the
      * spool. Ids of delivered ones are remembered for 24 h; refused ones are listed with the service's code, the newest of each record.
      */
-    settle: ({
-      owner,
-      now,
-      delivered,
-      duplicates,
-      refused
-    }: {
-      readonly owner: string
-      readonly now: number
-      readonly delivered: ReadonlyArray<string>
-      readonly duplicates: ReadonlyArray<string>
-      readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: string }>
-    }) =>
+    settle: ({ delivered, duplicates, now, owner, refused }: SpoolOutcomes) =>
       write("spool")(
         "Spool.settle",
         Effect.gen(function* () {
@@ -100,25 +99,22 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
             const rows = yield* inChunks(recordIds, (ids) =>
               removedRows(sql`
                 DELETE FROM spool WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}
-                RETURNING record_id, table_name, event_at, bytes`)
+                RETURNING ${sql.literal(removedColumns)}`)
             )
+            const listed = ["table_name", "code", "event_at", "bytes", "refused_at"]
             yield* runInChunks(rows, (some) =>
               end === "refused"
                 ? sql`
-                    INSERT INTO spool_refused ${sql.insert(
-                      some.map((row) => ({
-                        record_id: row.recordId,
-                        table_name: row.tableName,
-                        code: codes.get(row.recordId) ?? "unknown",
-                        event_at: row.eventAt,
-                        bytes: row.bytes,
-                        refused_at: now
-                      }))
+                    INSERT INTO spool_refused ${values(
+                      sql,
+                      ...some.map(({ table, ...row }) => {
+                        const code = codes.get(row.recordId) ?? "unknown"
+                        return { ...row, tableName: table, code, refusedAt: now }
+                      })
                     )}
-                    ON CONFLICT (record_id) DO UPDATE SET
-                      ${overwritten(sql, "table_name", "code", "event_at", "bytes", "refused_at")}`
+                    ON CONFLICT (record_id) DO UPDATE SET ${overwritten(sql, ...listed)}`
                 : sql`
-                    INSERT INTO spool_delivered ${sql.insert(some.map((row) => ({ record_id: row.recordId, delivered_at: now })))}
+                    INSERT INTO spool_delivered ${values(sql, ...some.map(({ recordId }) => ({ recordId, deliveredAt: now })))}
                     ON CONFLICT (record_id) DO UPDATE SET ${overwritten(sql, "delivered_at")}`
             )
             yield* countRemoved(sql, rows, end)
@@ -142,8 +138,8 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
     newestDeliveredSince: (count: number) =>
       read(
         "Spool.newestDeliveredSince",
-        first(Schema.Struct({ deliveredAt: Whole }))(sql`
-          SELECT delivered_at FROM spool_delivered ORDER BY delivered_at DESC LIMIT 1 OFFSET ${count - 1}`)
+        valueOf(Whole)(sql`
+          SELECT delivered_at AS value FROM spool_delivered ORDER BY delivered_at DESC LIMIT 1 OFFSET ${count - 1}`)
       ),
 
     counts: read("Spool.counts", readCounts(sql))

@@ -16,7 +16,7 @@ const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSec
 
 /**
  * Makes the function that takes a use for a new report, or none where a limit is exhausted; `refusal` is then its failure. `giveBack`
- * returns the use of a report that was neither stored nor moved up.
+ * returns the use of a report that was not stored.
  */
 export const makeReportQuota = (rateLimit: boolean) => {
   const byAddress = [perMinute(10), perHour(60)]

@@ -24,7 +24,6 @@ import {
   type ReportContent,
   type Reporter,
   Store,
-  type StoredReport,
   Unverified,
   Verified
 } from "../Store.ts"
@@ -39,12 +38,18 @@ const contentOf = ({ message, pr, attachments, context }: ReportRequest): Report
   redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
 
 /** A verified reader is the reporter: the store replays a named report to its reporter, and to readers whom IAM did not verify. */
-const toReport = (reader: Reporter, report: StoredReport, replayed: boolean): Report => ({
-  id: report.id,
-  status: Option.isSome(report.issue) ? "filed" : "stored",
-  issue_url: Option.match(report.issue, { onNone: () => null, onSome: ({ url }) => url }),
+const toReport = (
+  reader: Reporter,
+  id: string,
+  createdAt: number,
+  issueUrl: Option.Option<string>,
+  replayed: boolean
+): Report => ({
+  id,
+  status: Option.isSome(issueUrl) ? "filed" : "stored",
+  issue_url: Option.getOrNull(issueUrl),
   reporter: reader._tag === "Verified" ? reader.publicId : null,
-  created_at: new Date(report.createdAt).toISOString(),
+  created_at: new Date(createdAt).toISOString(),
   replayed
 })
 
@@ -128,8 +133,6 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       const redacted = isKnown ? undefined : contentOf(request)
       const counts = (answer: ReportAdmission): boolean =>
         answer._tag === "Stored" ||
-        // Else reports that were counted by address would get priority beyond the reporter's quota.
-        (answer._tag === "Replayed" && answer.movedUp) ||
         // Else one sender could have any number of reports redacted for which there is no room.
         (answer._tag === "Full" && refusal === undefined)
       const createdAt = yield* Clock.currentTimeMillis
@@ -165,9 +168,11 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           if (refusal !== undefined) return yield* refusal
           return yield* makeReportsFull(admission.limit)
         case "Stored":
-          return toReport(reporter, admission.report, false)
-        case "Replayed":
-          return toReport(reporter, admission.report, true)
+          return toReport(reporter, report.id, createdAt, Option.none(), false)
+        case "Replayed": {
+          const { id, createdAt: storedAt, issueUrl } = admission.report
+          return toReport(reporter, id, storedAt, issueUrl, true)
+        }
       }
     })
 

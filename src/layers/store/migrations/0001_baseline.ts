@@ -29,7 +29,8 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
     )`,
   `CREATE INDEX login_outcomes_by_age ON login_outcomes (recorded_at)`,
 
-  // `holder` has the bytes: a signed-in reporter of a plane, else a network as a keyed digest, if it is known.
+  // `holder` has the bytes: a signed-in reporter of a plane, else a network as a keyed digest, if it is known. The row of a report that an
+  // operator removed stays without its content until retention removes it, so that every version recognises a repetition.
   `
     CREATE TABLE reports (
       id TEXT NOT NULL PRIMARY KEY,
@@ -45,20 +46,14 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       issue_number BIGINT,
       issue_url TEXT,
       holder TEXT,
-      bytes BIGINT NOT NULL
+      bytes BIGINT NOT NULL,
+      removed_at BIGINT,
+      removal_reason TEXT
     )`,
-  `CREATE UNIQUE INDEX reports_by_key ON reports (plane, key_digest, content_digest, reporter)`,
+  `CREATE INDEX reports_by_key ON reports (plane, key_digest)`,
   `CREATE INDEX reports_in_order ON reports (created_at, id)`,
   `
     CREATE INDEX reports_anonymous ON reports (created_at, id, reporter) WHERE reporter IN ('anonymous', 'unverified')`,
-  // The report's row stays without its content until retention removes it, so that every version recognises a repetition.
-  `
-    CREATE TABLE report_removals (
-      id TEXT NOT NULL PRIMARY KEY,
-      removed_at BIGINT NOT NULL,
-      reason TEXT NOT NULL
-    )`,
-
   `
     CREATE TABLE webhook_inbox (
       plane TEXT NOT NULL,
@@ -128,7 +123,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
     )`,
   `CREATE INDEX known_planes_by_digest ON known_planes (webhook_key_digest)`,
 
-  // `lease_until` is set while one is leased. `discarded_at` distinguishes those that an operator discarded from those that failed by themselves.
+  // `lease_until` is set while one is leased.
   // The lower priority comes first: 0 for verified reporters, sweeps and retries by an operator, 1 for all others.
   `
     CREATE TABLE deliveries (
@@ -145,19 +140,19 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       lease_until BIGINT,
       created_at BIGINT NOT NULL,
       finished_at BIGINT,
-      discarded_at BIGINT,
       priority INTEGER NOT NULL DEFAULT 1
     )`,
   `CREATE INDEX deliveries_by_turn ON deliveries (state, priority, available_at, id, kind, lease_until) WHERE finished_at IS NULL`,
-  `CREATE INDEX deliveries_leased ON deliveries (kind, lease_until) WHERE lease_until IS NOT NULL`,
+  `CREATE INDEX deliveries_by_time ON deliveries (available_at) WHERE finished_at IS NULL`,
+  `CREATE INDEX deliveries_leased ON deliveries (lease_until) WHERE lease_until IS NOT NULL`,
   // Their numbers by state are read from it alone.
-  `CREATE INDEX deliveries_by_state ON deliveries (kind, state, discarded_at, lease_until)`,
+  `CREATE INDEX deliveries_by_state ON deliveries (state, kind, lease_until)`,
   `CREATE INDEX deliveries_by_subject ON deliveries (subject, kind)`,
   `CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`,
-  `CREATE INDEX deliveries_open ON deliveries (kind, created_at) WHERE finished_at IS NULL`,
-  // Failed deliveries stay for as long as their reports: an index of both would read all of them before the first that may go.
+  `CREATE INDEX deliveries_open ON deliveries (created_at) WHERE kind = 'report' AND finished_at IS NULL`,
+  // Other ended deliveries stay for as long as their reports: an index of both would read all of them before the first that may go.
   `CREATE INDEX deliveries_delivered ON deliveries (finished_at) WHERE state = 'delivered'`,
-  `CREATE INDEX deliveries_failed ON deliveries (created_at, id) WHERE state = 'failed'`,
+  `CREATE INDEX deliveries_not_delivered ON deliveries (created_at, id) WHERE state IN ('failed', 'discarded')`,
 
   `
     CREATE TABLE destinations (
@@ -165,8 +160,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       failures BIGINT NOT NULL,
       stopped INTEGER NOT NULL,
       paused_until BIGINT NOT NULL,
-      last_failure TEXT,
-      changed_at BIGINT NOT NULL
+      last_failure TEXT
     )`,
   `
     CREATE TABLE destination_writes (

@@ -14,7 +14,7 @@ import { all, any, run, type Statements } from "../../../services/store/Statemen
 import { migrationFailed } from "../StoreErrors.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
-const baselineName = "baseline_3"
+const baselineName = "baseline_4"
 
 /** In order. The next one is added with the next id, and only adds, so that an older process can run beside it. */
 const migrations = [{ id: 1, name: baselineName, statements: baseline }]

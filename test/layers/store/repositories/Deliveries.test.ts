@@ -30,7 +30,6 @@ const shown = ({ state, ...row }: StoredDelivery): string =>
     `${row.id} ${state} ${row.attempts}/${row.searches} due ${since(row.availableAt)}`,
     ...Option.match(row.sentAt, { onNone: () => [], onSome: (at) => [`sent ${since(at)}`] }),
     ...Option.match(row.finishedAt, { onNone: () => [], onSome: (at) => [`over ${since(at)}`] }),
-    ...Option.match(row.discardedAt, { onNone: () => [], onSome: (at) => [`discarded ${since(at)}`] }),
     ...Option.toArray(row.lastFailure)
   ].join(" ")
 
@@ -47,13 +46,6 @@ const admit = (reporter: Reporter) => (at: At) => {
   const id = String.fromCharCode(97 + at.ids.length)
   at.ids.push(id)
   return at.reports.admit(sampleReport({ id, keyDigest: id, reporter, createdAt: at.now }), true)
-}
-const replay = (hasQuota: boolean) => (at: At) => {
-  const again = sampleReport({ id: "again", keyDigest: at.ids.at(-1) ?? "", reporter: ana })
-  return Effect.map(
-    at.reports.admit(again, true, undefined, hasQuota),
-    (answer) => answer._tag === "Replayed" && answer.movedUp
-  )
 }
 const lease = (at: At) =>
   Effect.map(
@@ -77,8 +69,9 @@ const inAMinute = (now: number) => ({ availableAt: now + 60_000, failure })
 const fail = (stopped: boolean, seconds: number) => (at: At) =>
   Effect.map(
     at.destinations.failed("tracker", {
-      ...{ now: at.now, pausedUntil: at.now + seconds * 1_000 },
-      ...{ stopped, failure: stopped ? "401" : "429" }
+      pausedUntil: at.now + seconds * 1_000,
+      stopped,
+      failure: stopped ? "401" : "429"
     }),
     ({ failures }) => failures
   )
@@ -87,8 +80,6 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   admit: admit(ana),
   anonymous: admit(Anonymous()),
   unverified: admit(Unverified()),
-  replay: replay(true),
-  replayWithoutQuota: replay(false),
   lease,
   sending: update((at) => Sending({ at })),
   delivered: update((at) => Delivered({ at, issue, sweepAt: Option.none() })),
@@ -101,7 +92,6 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   extend: ({ deliveries, leases: [held], now }) =>
     held === undefined ? Effect.succeed("no lease") : deliveries.extend(held, now + 10_000),
   retry: ({ deliveries, now }) => deliveries.retry("report:a", now),
-  retryFailed: ({ deliveries, now }) => deliveries.retry("report:a", now, { onlyFailed: true }),
   discard: ({ deliveries, now }) => deliveries.discard("report:a", now, "spam"),
   removeReports: ({ now, retention }) => retention.reports(now),
   removeAnonymous: ({ now, retention }) => retention.anonymousReports(now),
@@ -125,10 +115,10 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   limit: fail(false, 60),
   limitShortly: fail(false, 10),
   stop: fail(true, 60),
-  answered: ({ destinations, now }) =>
-    Effect.map(destinations.answered("tracker", { now, wrote: false }), ({ failures }) => failures),
-  wrote: ({ destinations, now }) =>
-    Effect.map(destinations.answered("tracker", { now, wrote: true }), ({ failures }) => failures),
+  answered: ({ destinations }) =>
+    Effect.map(destinations.answered("tracker", { wrote: false }), ({ failures }) => failures),
+  wrote: ({ destinations }) =>
+    Effect.map(destinations.answered("tracker", { wrote: true }), ({ failures }) => failures),
   resume: ({ destinations, now }) => destinations.resume(now),
   reserve: ({ destinations, now }) =>
     Effect.map(destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 3 }), since),
@@ -193,24 +183,17 @@ admit lease sending swept issue counts oldest nextDue lease+60 delivered
   a#1, yes, yes, 7, 1 report delivered+1 sweep waiting, -, 60, sweep:a#1, yes | a delivered 1/0 due 0 sent 0 over 0 | sweep:a delivered 0/0 due 60 over 60
 admit lease sending failed issue counts oldest lease+100
   a#1, yes, yes, none, 1 report failed, -, nothing | a failed 1/0 due 0 over 0 422
-# A verified reporter who repeats a report moves it up once.
-anonymous unverified replay replay lease
-  yes, no, b#1 | a waiting 0/0 due 0 | b leased 0/0 due 0
-anonymous unverified replayWithoutQuota lease
-  no, a#1 | a leased 0/0 due 0 | b waiting 0/0 due 0
-unverified lease failed replay
-  a#1, yes, no | a failed 0/0 due 0 over 0 422
-# An operator's retry searches first unless nothing was ever sent. A discarded one returns by its id only.
+# An operator's retry searches first unless nothing was ever sent.
 anonymous admit retry lease
   yes, a#1 | a leased 0/0 due 0 | b waiting 0/0 due 0
 admit lease sending waiting retry+1
   a#1, yes, yes, yes | a unknown 1/0 due 1 502
-admit lease sending unknown retryFailed retry+1
-  a#1, yes, yes, no, yes | a unknown 1/0 due 1 sent 0 502
-admit lease sending failed retryFailed+1 oldest
+admit lease sending unknown retry+1
+  a#1, yes, yes, yes | a unknown 1/0 due 1 sent 0 502
+admit lease sending failed retry+1 oldest
   a#1, yes, yes, yes, 0 | a unknown 1/0 due 1 422
-admit discard+1 counts discard retryFailed retry+1
-  yes, , no, no, yes | a unknown 0/0 due 2 spam
+admit discard+1 counts discard retry+1
+  yes, 1 report discarded, no, yes | a unknown 0/0 due 2 spam
 admit lease retry discard delivered retry discard
   a#1, no, no, yes, no, no | a delivered 0/0 due 0 over 0
 retry discard
@@ -219,7 +202,7 @@ retry discard
 admit lease sending retry+9 retry+1 waiting
   a#1, yes, no, yes, no | a unknown 1/0 due 10 sent 0
 admit lease discard+9 discard+1 delivered issue removeReports+1
-  a#1, no, yes, no, none, 1 | a failed 0/0 due 0 over 10 discarded 10 spam
+  a#1, no, yes, no, none, 1 | a discarded 0/0 due 0 over 10 spam
 # A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report.
 admit removeReports+1 lease sending removeReports waiting removeReports
   0, a#1, yes, 0, yes, 0 | a waiting 1/0 due 61 502
@@ -228,7 +211,7 @@ admit lease sending removeReports+1 delivered removeReports removeDeliveries+1
 admit lease failed removeDeliveries+1 removeAnonymous removeReports removeDeliveries
   a#1, yes, 0, 0, 1, 1
 admit anonymous unverified discard removeAnonymous+1 lease failed lease removeAnonymous
-  yes, 0, b#1, yes, c#1, 1 | a failed 0/0 due 0 over 0 discarded 0 spam | b failed 0/0 due 0 over 1 422 | c leased 0/0 due 0
+  yes, 0, b#1, yes, c#1, 1 | a discarded 0/0 due 0 over 0 spam | b failed 0/0 due 0 over 1 422 | c leased 0/0 due 0
 admit lease swept lease+60 failed removeDeliveries+1
   a#1, yes, sweep:a#1, yes, 2
 # A pause is never shortened. An answer ends the failures, but a stop ends with a write only.

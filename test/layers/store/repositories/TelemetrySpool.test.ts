@@ -108,7 +108,7 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
     deepStrictEqual(half, many.slice(0, 125))
     yield* settle(spool, { delivered: half })
     // The newest of them.
-    deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some({ deliveredAt: 3_000 }))
+    deepStrictEqual(yield* spool.newestDeliveredSince(125), Option.some(3_000))
     deepStrictEqual(yield* spool.newestDeliveredSince(126), Option.none())
     yield* spool.offer(entries(...many), roomy)
     const waiting = { waiting: 125, waitingBytes: 1_250 }
