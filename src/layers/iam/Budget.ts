@@ -8,25 +8,24 @@ import * as Exit from "effect/Exit"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import type { PlaneId } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Addresses.ts"
+import type { IamCalls } from "../../services/Store.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
-import { type Counting, refusesCredential } from "./IamCall.ts"
+import { type IamRequest, refusesToken } from "./IamCall.ts"
 
 export const introspectPath = "/oauth/introspect"
 
-/** The calls of a plane and path count together; `path` is below `/api/v1`. */
-type Asked = Counting & { readonly path: string }
+type Asked = Pick<IamRequest<unknown>, "credential" | "operation" | "path">
 
-/** A place that is taken, by the name of its window, until it is free at the latest. */
-export type TakenPlace = readonly [window: string, millis: number]
+/** A place that a stopped process had taken, by the name of its window, and milliseconds since the epoch. */
+type LeftPlace = Parameters<IamCalls["leave"]>[1][number]
 
 /** Part of the budget that calls of every class together may have taken before a call of this class. */
 const ceilings = { essential: 1, known: 0.85, newcomer: 0.5 } as const
 type CallClass = keyof typeof ceilings
-const ceilingOf = (callClass: CallClass, budget: number): number =>
-  Math.max(1, Math.floor(budget * ceilings[callClass]))
 
 const minute = 60_000
 /** Calls a minute of one login, and of one actor over all logins, of a budget of 110; another budget scales them. */
@@ -64,7 +63,7 @@ interface Call {
   /** Empty where addresses are not counted. */
   readonly address: string
   readonly isVouched: boolean
-  readonly use?: Counting["use"]
+  readonly operation?: string
   /** The first refusal of a credential that waits for a place; the present for any other. */
   readonly since: number
 }
@@ -83,7 +82,9 @@ type Turn = Call & { readonly at: number }
 type Wait = Pick<Turn, "since" | "at">
 
 const isEssential = ({ callClass }: Call): boolean => callClass === "essential"
-const isKeeping = ({ use }: Call): boolean => use === "refresh" || use === "logout"
+const isLogin = ({ operation }: Pick<Call, "operation">): boolean => operation === "exchange"
+const isKeeping = ({ operation = "" }: Pick<Call, "operation">): boolean =>
+  ["refresh", "revoke"].includes(operation)
 /** Those among whom the places are shared. */
 const partyOf = ({ actor, address, isVouched, key, login }: Call): string | undefined =>
   isVouched ? (actor ?? login) : address === "" ? key : address
@@ -134,13 +135,14 @@ const makeWindow = (budget: number) => {
   }
 
   /** What the call needs a place in: the window, and the part of its address. */
-  const limitsOf = ({ address, callClass, use }: Call) => {
-    const ceiling = ceilingOf(callClass, budget)
+  const limitsOf = (call: Call) => {
+    const { address, callClass } = call
+    const ceiling = Math.max(1, Math.floor(budget * ceilings[callClass]))
     const isNewcomer = callClass === "newcomer"
     const share = isNewcomer ? Math.max(ofAddress.least, ceiling / asked.size) : ofAddress.logins * budget
-    const isShared = address !== "" && (isNewcomer || use === "login")
+    const isShared = address !== "" && (isNewcomer || isLogin(call))
     const isOfAddress = (other: Call) =>
-      other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
+      other.address === address && other.callClass === callClass && (isNewcomer || isLogin(other))
     return [
       { most: ceiling, isOf: (_: Call) => true },
       { most: isShared ? Math.max(1, Math.floor(share)) : ceiling, isOf: isOfAddress }
@@ -236,23 +238,24 @@ export const makeBudget = (
     return window
   }
 
-  const callOf = ({ credential, isProbe, use }: Asked, address: string, now: number): Call => {
+  const callOf = (request: Asked, address: string, now: number): Call => {
+    const { credential, operation } = request
     if (credential === undefined) return { callClass: "known", address, isVouched: false, since: now }
     const { actor, isVouched: isKnownToken, login } = ranked(credential)
     // A login counts by its network, also where its text is that of a token.
-    const isVouched = use !== "login" && isKnownToken
+    const isVouched = isKnownToken && !isLogin(request)
+    const isOfKeeping = isVouched && isKeeping(request)
     // A session that is refreshed while it waits keeps its turn.
-    const key = isVouched && use === undefined ? login : credential
+    const key = isVouched && !isOfKeeping ? login : credential
     const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
-    const isKnown = isVouched || (use === "login" && now >= refusedAt + refusedLoginMillis)
-    const callClass = isVouched && use !== undefined ? "essential" : isKnown ? "known" : "newcomer"
-    if (isProbe) return { callClass, address, isVouched: false, since: now }
+    const isKnown = isVouched || (isLogin(request) && now >= refusedAt + refusedLoginMillis)
+    const callClass = isOfKeeping ? "essential" : isKnown ? "known" : "newcomer"
     const wait = waits[isVouched ? "vouched" : "other"].get(key)
     const isWaiting =
       wait !== undefined && now <= wait.at + grace && (isVouched || now < wait.since + longestWait)
     // Who comes back late loses the time by which it is late.
     const since = isWaiting ? wait.since + Math.max(0, now - wait.at) : now
-    return { callClass, key, login, actor, address, isVouched, use, since }
+    return { callClass, key, login, actor, address, isVouched, operation, since }
   }
 
   /** When a call that lacks a place until `at` may come back. */
@@ -266,18 +269,16 @@ export const makeBudget = (
   }
 
   /** Takes a place for the call, and one for the introspection that completes it; or the one that is kept for an introspection. */
-  const take = (asked: Asked, isCompleted: boolean, address: string, now: number) => {
-    const { credential = "", path, plane } = asked
+  const take = (plane: PlaneId, request: Asked, isCompleted: boolean, address: string, now: number) => {
+    const { credential = "", path } = request
     const own = path === introspectPath ? kept.get(credential) : undefined
     const begun = own?.window.beginKept(own.place, now)
     if (own !== undefined && begun !== undefined) {
       kept.delete(credential)
       return Effect.succeed([{ ...own, place: begun }])
     }
-    const call = callOf(asked, address, now)
-    // A vouched testing secret has the window of its plane; all others share one.
-    const scope = plane ?? (call.isVouched ? credential : "unresolved")
-    const all = [path, ...(isCompleted ? [introspectPath] : [])].map((each) => open(`${scope} ${each}`))
+    const call = callOf(request, address, now)
+    const all = [path, ...(isCompleted ? [introspectPath] : [])].map((each) => open(`${plane} ${each}`))
     for (const window of all) {
       const [at, lacksPlace] = window.delayOf(call, now) ?? []
       if (at === undefined) continue
@@ -292,26 +293,28 @@ export const makeBudget = (
   const end = ({ place, window }: Held, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
     window.end(place, exit, now)
     const failure = failureOf(exit)
-    const { address, key, use } = place.call
+    const { address, key } = place.call
     if (key === undefined || failure?._tag === "NotExecuted") return
     for (const each of Object.values(waits)) each.delete(key)
-    if (use === "login" && address !== "" && failure?._tag === "Refused" && refusesCredential(failure))
+    if (isLogin(place.call) && address !== "" && failure?._tag === "Refused" && refusesToken(failure))
       putBounded(refusedLogins, siteOf(address), now, capacity)
   }
 
   return {
     /**
-     * Runs the call, or fails with 429 and the seconds after which it finds a place. `completedKey`: of the token whose introspection
-     * completes an exchange. Its place is taken with the exchange's own, kept for 60 s after a success, and given back after a failure.
+     * Runs the call, or fails with 429 and the seconds after which it finds a place. The place of the introspection that completes an
+     * exchange is taken with its own, kept for 60 s after a success, and given back after a failure. `plane` is empty for the secrets of
+     * all testing planes, which IAM has to resolve.
      */
     within:
-      <A>(asked: Asked, completedKey?: (answer: A) => string) =>
+      <A>(plane: PlaneId, request: IamRequest<A>) =>
       (call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
         Effect.clockWith((clock) =>
           Effect.acquireUseRelease(
             Effect.flatMap(RequestContext, ({ clientNetwork }) => {
               const address = countAddresses ? clientNetwork : ""
-              return take(asked, completedKey !== undefined, address, unsafeMonotonicMillis(clock))
+              const isCompleted = request.completedBy !== undefined
+              return take(plane, request, isCompleted, address, unsafeMonotonicMillis(clock))
             }),
             () => call,
             ([held, next], exit) =>
@@ -319,24 +322,31 @@ export const makeBudget = (
                 const now = unsafeMonotonicMillis(clock)
                 if (held !== undefined) end(held, exit, now)
                 if (next === undefined) return
-                if (Exit.isFailure(exit) || !completedKey) return void next.window.places.delete(next.place)
+                if (Exit.isFailure(exit) || request.completedBy === undefined)
+                  return void next.window.places.delete(next.place)
                 next.place.freeAt = now + minute
-                putBounded(kept, completedKey(exit.value), next, capacity)
+                putBounded(kept, request.completedBy(exit.value), next, capacity)
               })
           )
         ),
-    taken: (now: number): ReadonlyArray<TakenPlace> =>
+    taken: (now: number, wall: number): ReadonlyArray<LeftPlace> =>
       [...windows].flatMap(([window, { places }]) =>
-        endsOf([...places], now).flatMap((at) => (at > now ? [[window, at - now] as const] : []))
+        endsOf([...places], now).flatMap((at) =>
+          at > now ? [{ window, freeAt: wall + Math.ceil(at - now) }] : []
+        )
       ),
-    /** Takes places for calls that other processes made. Returns the calls beyond the budget, which another process has to count. */
-    occupy: (calls: ReadonlyArray<TakenPlace>, now: number): ReadonlyArray<TakenPlace> => {
+    /**
+     * Takes the places of calls that other processes made, none for more than 60 s, whatever the wall clocks say. Returns those beyond
+     * the budget, which another process has to count.
+     */
+    occupy: (left: ReadonlyArray<LeftPlace>, now: number, wall: number): ReadonlyArray<LeftPlace> => {
       const call: Call = { callClass: "known", address: "", isVouched: false, since: now }
-      return calls.filter(([window, millis]) => {
+      return left.filter(({ freeAt, window }) => {
+        const millis = Math.min(freeAt - wall, minute)
         const { places } = open(window)
         const isFull = places.size >= callsPerMinute
-        if (!isFull) places.add({ call, startedAt: 0, freeAt: now + millis })
-        return isFull
+        if (millis > 0 && !isFull) places.add({ call, startedAt: 0, freeAt: now + millis })
+        return millis > 0 && isFull
       })
     }
   }

@@ -11,11 +11,11 @@ import { sha256 } from "../../services/Digest.ts"
 import type { IamService, TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { makeShare } from "../../services/combinators/Share.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
 import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expectStatus } from "../upstream/UpstreamResponse.ts"
 import { audience, type Catalogue, readCatalogue, readProof } from "./Answers.ts"
-import { tokenKey } from "./Credentials.ts"
-import { type Ask, exchangesPath } from "./IamCall.ts"
+import { type Credentials, tokenKey } from "./Credentials.ts"
+import { type Ask, secretOf } from "./IamCall.ts"
 
 const cataloguePath = `/obo-access/applications/${audience}/endpoints`
 const catalogueMillis = 600_000
@@ -33,7 +33,7 @@ const isEndpointPath = (path: string): boolean =>
   URL.canParse(path, "http://host") &&
   new URL(path, "http://host").pathname === path
 
-const pathIn = (endpoints: Catalogue, id: TingEndpoint): Either.Either<string, UpstreamFailure> => {
+const pathIn = ({ endpoints }: Catalogue, id: TingEndpoint): Either.Either<string, UpstreamFailure> => {
   const [endpoint, second] = endpoints.filter(({ endpoint_id }) => endpoint_id === id)
   if (endpoint === undefined)
     return Either.left(new Refused({ dependency: "iam", status: 404, code: "not_found" }))
@@ -43,19 +43,17 @@ const pathIn = (endpoints: Catalogue, id: TingEndpoint): Either.Either<string, U
 }
 
 /** The catalogue is cached for 10 minutes by plane. */
-export const makeProofs = (
-  ask: Ask,
-  secretIn: (plane: Plane) => Redacted.Redacted,
-  recordInactive: (key: string) => Effect.Effect<unknown>
-) =>
+export const makeProofs = (ask: Ask, credentials: Credentials, settings: SettingsValues["iam"]) =>
   Effect.gen(function* () {
     const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({
       capacity: maxCachedPlanes,
       millis: catalogueMillis
     })
-    const read = expectStatus(200, readCatalogue)
     const catalogueOf = (plane: Plane) =>
-      catalogues.get(planeId(plane), ask(plane, { operation: "catalogue", path: cataloguePath, read }))
+      catalogues.get(
+        planeId(plane),
+        ask(plane, { operation: "catalogue", path: cataloguePath, read: readCatalogue })
+      )
 
     const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
       Effect.gen(function* () {
@@ -67,12 +65,12 @@ export const makeProofs = (
         const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
         const bodyDigest = sha256(body)
         // `hex(HMAC_SHA256(application secret, T.M.P.H.K))`.
-        const signature = createHmac("sha256", Redacted.value(secretIn(plane)))
+        const signature = createHmac("sha256", Redacted.value(secretOf(settings, plane)))
           .update(`${timestamp}.${method}.${path}.${bodyDigest}.${key}`)
           .digest("hex")
-        const exchange = {
+        return yield* ask(plane, {
           operation: "prove",
-          path: exchangesPath,
+          path: "/obo-access/exchanges",
           key,
           headers: { "x-obo-timestamp": String(timestamp), "x-obo-signature": signature },
           json: {
@@ -83,12 +81,10 @@ export const makeProofs = (
             metadata: {},
             request: { method, body_sha256: bodyDigest }
           },
+          credential,
           read: readProof(plane, path)
-        }
-        return yield* ask(plane, exchange, { credential }).pipe(
-          Effect.tapErrorTag("Refused", ({ code }) =>
-            Effect.when(recordInactive(credential), () => code === "invalid_subject_token")
-          )
+        }).pipe(
+          credentials.recordingRefusal(credential, "access", ({ code }) => code === "invalid_subject_token")
         )
       })
 
