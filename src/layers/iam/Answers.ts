@@ -199,19 +199,21 @@ const readProofBody = readJson(
 export const readProof =
   (plane: Plane, path: string): ResponseReader<Proof> =>
   (response) =>
-    Either.flatMap(readProofBody(response), ({ access_proof: bearer, testing_context }) => {
-      const context = Option.fromNullable(testing_context)
-      const otherwise =
-        plane._tag === "Production"
-          ? "holds a testing context in production"
-          : "holds no testing context: Ting is not imported into the testing environment"
-      const isOfPlane = Option.isSome(context) === (plane._tag === "Testing")
-      return Either.map(expectAll([isOfPlane, otherwise]), () => ({
+    Either.map(
+      Either.filterOrLeft(
+        readProofBody(response),
+        ({ testing_context }) => (testing_context == null) === (plane._tag === "Production"),
+        () =>
+          plane._tag === "Production"
+            ? "holds a testing context in production"
+            : "holds no testing context: Ting is not imported into the testing environment"
+      ),
+      ({ access_proof: bearer, testing_context }) => ({
         bearer,
         path,
-        testing: Option.map(context, ({ app_secret, iam_test_key }) => ({
+        testing: Option.map(Option.fromNullable(testing_context), ({ app_secret, iam_test_key }) => ({
           applicationSecret: app_secret,
           environmentKey: iam_test_key
         }))
-      }))
-    })
+      })
+    )

@@ -14,11 +14,10 @@ import { siteOf } from "../../services/Addresses.ts"
 import type { IamCalls } from "../../services/Store.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
-import { type IamRequest, refusesToken } from "./IamCall.ts"
+import { type IamRequest, introspectPath, refusesToken } from "./IamCall.ts"
 
-export const introspectPath = "/oauth/introspect"
-
-type Asked = Pick<IamRequest<unknown>, "credential" | "operation" | "path">
+type Asked = Pick<IamRequest<never>, "completedBy" | "credential" | "operation" | "path">
+type Operation = Pick<Asked, "operation">
 
 /** A place that a stopped process had taken, by the name of its window, and milliseconds since the epoch. */
 type LeftPlace = Parameters<IamCalls["leave"]>[1][number]
@@ -34,7 +33,7 @@ const bounds = { login: 30, actor: 30, of: 110 }
 const boundsOfKeeping: typeof bounds = { login: 8, actor: 15, of: 110 }
 /** Of one address: its part of the budget for logins that are not newcomers, and its least share in the places of newcomers. */
 const ofAddress = { logins: 0.4, least: 2 }
-/** In which the logins of the network of a refused login are newcomers. */
+/** After a refused login, in which those of its network are newcomers. */
 const refusedLoginMillis = 5 * minute
 /** While IAM blocks a path, one call in this time probes it. */
 const probeMillis = 5_000
@@ -54,7 +53,7 @@ const longestWait = 2 * minute
 /** After which a credential without a turn may come back. */
 const retryMillis = 5_000
 
-interface Call {
+interface Call extends Operation {
   readonly callClass: CallClass
   /** The credential, or the login of a vouched access token; undefined for the application's own calls. */
   readonly key?: string | undefined
@@ -63,7 +62,6 @@ interface Call {
   /** Empty where addresses are not counted. */
   readonly address: string
   readonly isVouched: boolean
-  readonly operation?: string
   /** The first refusal of a credential that waits for a place; the present for any other. */
   readonly since: number
 }
@@ -81,10 +79,12 @@ type Held = { readonly window: Window; readonly place: Place }
 type Turn = Call & { readonly at: number }
 type Wait = Pick<Turn, "since" | "at">
 
+/** So many places for the calls that it is of. */
+type Limit = { readonly most: number; readonly isOf: (call: Call) => boolean }
+
 const isEssential = ({ callClass }: Call): boolean => callClass === "essential"
-const isLogin = ({ operation }: Pick<Call, "operation">): boolean => operation === "exchange"
-const isKeeping = ({ operation = "" }: Pick<Call, "operation">): boolean =>
-  ["refresh", "revoke"].includes(operation)
+const isLogin = ({ operation }: Operation): boolean => operation === "exchange"
+const isKeeping = ({ operation }: Operation): boolean => operation === "refresh" || operation === "revoke"
 /** Those among whom the places are shared. */
 const partyOf = ({ actor, address, isVouched, key, login }: Call): string | undefined =>
   isVouched ? (actor ?? login) : address === "" ? key : address
@@ -109,19 +109,6 @@ const makeWindow = (budget: number) => {
   const opensAt = ({ callClass }: Call, now: number): number =>
     callClass !== "newcomer" && now >= pause.nextProbeAt ? now : Math.max(now, pause.until)
 
-  /** When the login and the actor may make their next call. */
-  const boundsOpenAt = (call: Call, now: number): number => {
-    const most = isKeeping(call) ? boundsOfKeeping : bounds
-    const opens = (["login", "actor"] as const).map((name) => {
-      if (call[name] === undefined) return now
-      const own = [...places].filter(
-        (place) => place.call[name] === call[name] && isKeeping(place.call) === isKeeping(call)
-      )
-      return endsOf(own, now)[own.length - Math.ceil((most[name] * budget) / most.of)] ?? now
-    })
-    return Math.max(...opens)
-  }
-
   /** The turns of the class before this call: by the time waited, of newcomers first those whose address has fewer calls. */
   const turnsBefore = (call: Call): ReadonlyArray<Turn> => {
     const rivals =
@@ -134,20 +121,41 @@ const makeWindow = (budget: number) => {
     })
   }
 
+  /** What the login and the actor of the call may take. */
+  const boundsOf = (call: Call): ReadonlyArray<Limit> => {
+    const most = isKeeping(call) ? boundsOfKeeping : bounds
+    return (["login", "actor"] as const).flatMap((name) => {
+      const isOf = (other: Call) => other[name] === call[name] && isKeeping(other) === isKeeping(call)
+      return call[name] === undefined ? [] : [{ most: Math.ceil((most[name] * budget) / most.of), isOf }]
+    })
+  }
+
   /** What the call needs a place in: the window, and the part of its address. */
-  const limitsOf = (call: Call) => {
+  const limitsOf = (call: Call): ReadonlyArray<Limit> => {
     const { address, callClass } = call
     const ceiling = Math.max(1, Math.floor(budget * ceilings[callClass]))
     const isNewcomer = callClass === "newcomer"
     const share = isNewcomer ? Math.max(ofAddress.least, ceiling / asked.size) : ofAddress.logins * budget
-    const isShared = address !== "" && (isNewcomer || isLogin(call))
-    const isOfAddress = (other: Call) =>
-      other.address === address && other.callClass === callClass && (isNewcomer || isLogin(other))
-    return [
-      { most: ceiling, isOf: (_: Call) => true },
-      { most: isShared ? Math.max(1, Math.floor(share)) : ceiling, isOf: isOfAddress }
-    ]
+    const isShared = (one: Call) => one.callClass === callClass && (isNewcomer || isLogin(one))
+    const isOfAddress = (other: Call) => isShared(other) && other.address === address
+    const all = { most: ceiling, isOf: () => true }
+    if (address === "" || !isShared(call)) return [all]
+    return [all, { most: Math.max(1, Math.floor(share)), isOf: isOfAddress }]
   }
+
+  /** When each limit that is reached has a place for the call, after the turns before it. */
+  const reached = (limits: ReadonlyArray<Limit>, call: Call, before: ReadonlyArray<Turn>, now: number) =>
+    limits.flatMap(({ isOf, most }) => {
+      const held = [...places].filter((place) => isOf(place.call))
+      const waiting = before.filter(isOf)
+      if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
+      const index = waiting.length + held.length - most
+      // Places of essential calls are expected to go to essential calls again.
+      const passedOn = held.filter((place) => isEssential(call) || !isEssential(place.call))
+      const ends = endsOf(passedOn, now)
+      const rounds = Math.floor(index / Math.max(1, ends.length))
+      return [(ends[index - rounds * ends.length] ?? now + minute) + rounds * roundMillis]
+    })
 
   const begin = (call: Call, now: number): Place => {
     const place = { call, startedAt: now, freeAt: Number.POSITIVE_INFINITY }
@@ -164,20 +172,9 @@ const makeWindow = (budget: number) => {
     delayOf: (call: Call, now: number): readonly [at: number, lacksPlace: boolean] | undefined => {
       removeExpired(now)
       if (call.callClass === "newcomer" && call.address !== "") putBounded(asked, call.address, now, capacity)
-      const opens = Math.max(boundsOpenAt(call, now), opensAt(call, now))
+      const opens = Math.max(opensAt(call, now), ...reached(boundsOf(call), call, [], now))
       if (opens > now) return [opens, false]
-      const before = turnsBefore(call)
-      const later = limitsOf(call).flatMap(({ isOf, most }) => {
-        const held = [...places].filter((place) => isOf(place.call))
-        const waiting = before.filter(isOf)
-        if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
-        const index = waiting.length + held.length - most
-        // Places of essential calls are expected to go to essential calls again.
-        const passedOn = held.filter((place) => isEssential(call) || !isEssential(place.call))
-        const ends = endsOf(passedOn, now)
-        const rounds = Math.floor(index / Math.max(1, ends.length))
-        return [(ends[index - rounds * ends.length] ?? now + minute) + rounds * roundMillis]
-      })
+      const later = reached(limitsOf(call), call, turnsBefore(call), now)
       return later.length === 0 ? undefined : [Math.max(...later), true]
     },
     /** Begins the call for which the place is kept, if it may begin. A place that was taken in a pause is that of its probe. */
@@ -224,7 +221,8 @@ export const makeBudget = (
   { ranked }: Pick<Credentials, "ranked">
 ) => {
   const windows = new Map<string, Window>()
-  const refusedLogins = new Map<string, number>()
+  /** Until when the logins of a network are newcomers. */
+  const newcomersUntil = new Map<string, number>()
   /** The places of completing introspections, by the key of their token. */
   const kept = new Map<string, Held>()
   /** Since when the credentials without a place wait, and when each may come back; apart, so that a flood evicts no vouched one. */
@@ -240,15 +238,15 @@ export const makeBudget = (
 
   const callOf = (request: Asked, address: string, now: number): Call => {
     const { credential, operation } = request
-    if (credential === undefined) return { callClass: "known", address, isVouched: false, since: now }
+    if (credential === undefined)
+      return { callClass: "known", operation, address, isVouched: false, since: now }
     const { actor, isVouched: isKnownToken, login } = ranked(credential)
     // A login counts by its network, also where its text is that of a token.
     const isVouched = isKnownToken && !isLogin(request)
     const isOfKeeping = isVouched && isKeeping(request)
     // A session that is refreshed while it waits keeps its turn.
     const key = isVouched && !isOfKeeping ? login : credential
-    const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
-    const isKnown = isVouched || (isLogin(request) && now >= refusedAt + refusedLoginMillis)
+    const isKnown = isVouched || (isLogin(request) && now >= (newcomersUntil.get(siteOf(address)) ?? now))
     const callClass = isOfKeeping ? "essential" : isKnown ? "known" : "newcomer"
     const wait = waits[isVouched ? "vouched" : "other"].get(key)
     const isWaiting =
@@ -269,8 +267,8 @@ export const makeBudget = (
   }
 
   /** Takes a place for the call, and one for the introspection that completes it; or the one that is kept for an introspection. */
-  const take = (plane: PlaneId, request: Asked, isCompleted: boolean, address: string, now: number) => {
-    const { credential = "", path } = request
+  const take = (plane: PlaneId, request: Asked, address: string, now: number) => {
+    const { completedBy, credential = "", path } = request
     const own = path === introspectPath ? kept.get(credential) : undefined
     const begun = own?.window.beginKept(own.place, now)
     if (own !== undefined && begun !== undefined) {
@@ -278,7 +276,8 @@ export const makeBudget = (
       return Effect.succeed([{ ...own, place: begun }])
     }
     const call = callOf(request, address, now)
-    const all = [path, ...(isCompleted ? [introspectPath] : [])].map((each) => open(`${plane} ${each}`))
+    const paths = completedBy === undefined ? [path] : [path, introspectPath]
+    const all = paths.map((each) => open(`${plane} ${each}`))
     for (const window of all) {
       const [at, lacksPlace] = window.delayOf(call, now) ?? []
       if (at === undefined) continue
@@ -297,7 +296,7 @@ export const makeBudget = (
     if (key === undefined || failure?._tag === "NotExecuted") return
     for (const each of Object.values(waits)) each.delete(key)
     if (isLogin(place.call) && address !== "" && failure?._tag === "Refused" && refusesToken(failure))
-      putBounded(refusedLogins, siteOf(address), now, capacity)
+      putBounded(newcomersUntil, siteOf(address), now + refusedLoginMillis, capacity)
   }
 
   return {
@@ -313,8 +312,7 @@ export const makeBudget = (
           Effect.acquireUseRelease(
             Effect.flatMap(RequestContext, ({ clientNetwork }) => {
               const address = countAddresses ? clientNetwork : ""
-              const isCompleted = request.completedBy !== undefined
-              return take(plane, request, isCompleted, address, unsafeMonotonicMillis(clock))
+              return take(plane, request, address, unsafeMonotonicMillis(clock))
             }),
             () => call,
             ([held, next], exit) =>
@@ -331,16 +329,14 @@ export const makeBudget = (
         ),
     taken: (now: number, wall: number): ReadonlyArray<LeftPlace> =>
       [...windows].flatMap(([window, { places }]) =>
-        endsOf([...places], now).flatMap((at) =>
-          at > now ? [{ window, freeAt: wall + Math.ceil(at - now) }] : []
-        )
+        endsOf([...places], now).map((at) => ({ window, freeAt: wall + Math.ceil(at - now) }))
       ),
     /**
      * Takes the places of calls that other processes made, none for more than 60 s, whatever the wall clocks say. Returns those beyond
      * the budget, which another process has to count.
      */
     occupy: (left: ReadonlyArray<LeftPlace>, now: number, wall: number): ReadonlyArray<LeftPlace> => {
-      const call: Call = { callClass: "known", address: "", isVouched: false, since: now }
+      const call: Call = { callClass: "known", operation: "", address: "", isVouched: false, since: now }
       return left.filter(({ freeAt, window }) => {
         const millis = Math.min(freeAt - wall, minute)
         const { places } = open(window)

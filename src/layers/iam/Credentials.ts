@@ -14,20 +14,16 @@ import { type Plane, planeId } from "../../services/Plane.ts"
 import { actorDigest, type SessionDigests, sessionDigest, type Stored } from "../../services/Store.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
-/** Identifies a token in its plane. */
+/** Identifies a token, or the secret of a testing plane, in its plane. */
 export const tokenKey = (plane: Plane, token: Redacted.Redacted): string =>
   `${planeId(plane)} ${digestOf(token)}`
-
-/** Identifies a testing secret. */
-export const secretKey = (secret: Redacted.Redacted): string => `secret ${digestOf(secret)}`
 
 /** Credentials of each kind that are kept. Beyond it the one with the oldest write is removed. */
 const capacity = 20_000
 /** Milliseconds for which an answer waits for the store. */
 const longestStoreWait = 50
 /** Of the connections of this process to Postgres, ten by default. */
-const lookUpsAtOnce = 4
-const writesAtOnce = 2
+const accessesAtOnce = 5
 
 /** IAM does not say when a refresh token ends. */
 const refreshTokenSeconds = 30 * 24 * 3_600
@@ -49,8 +45,8 @@ const receiptMillis = 60_000
 
 /** What the tokens of one login have in common, however often they rotate. */
 interface Login {
-  /** The same after a restart and at other instances; undefined where IAM issued the token through another process. */
-  readonly name: string | undefined
+  /** The same after a restart and at other instances. */
+  readonly name: string
   actor: string | undefined
 }
 
@@ -80,8 +76,7 @@ export const makeBounded = (atOnce: number, millis = longestStoreWait) => {
 }
 
 export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redacted) => {
-  const lookUp = makeBounded(lookUpsAtOnce)
-  const write = makeBounded(writesAtOnce)
+  const within = makeBounded(accessesAtOnce)
   // Apart from the refused ones, so that a flood of unknown tokens evicts no vouched one.
   const known = new Map<string, Known>()
   const refusedUntil = new Map<string, number>()
@@ -99,8 +94,9 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
       // An unknown token has no row.
       if (login === undefined) return Effect.void
       known.delete(key)
-      if (kind !== "refresh") return write(sessions.forgetToken(sessionDigest(key)))
-      return login.name === undefined ? Effect.void : write(sessions.forgetLogin(login.name))
+      return within(
+        kind === "refresh" ? sessions.forgetLogin(login.name) : sessions.forgetToken(sessionDigest(key))
+      )
     })
 
   return {
@@ -127,7 +123,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
     recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
       Effect.suspend(() => {
         if (known.has(key)) return call
-        return Effect.flatMap(lookUp(sessions.find(sessionDigest(key))), (found) => {
+        return Effect.flatMap(within(sessions.find(sessionDigest(key))), (found) => {
           const row = Option.getOrUndefined(Option.flatten(found))
           if (row !== undefined && !known.has(key))
             put(key, { login: { name: row.login, actor: row.actor ?? undefined } })
@@ -142,9 +138,8 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         const refresh = tokenKey(plane, grant.refreshToken)
         const earlier = known.get(access)
         // A replayed login stays the login of its first answer.
-        const found = loginOf(spent ?? access) ?? earlier?.login
-        const name = found?.name ?? sessionDigest(spent ?? refresh)
-        const login = found?.name === undefined ? { name, actor: found?.actor } : found
+        const login = loginOf(spent ?? access) ??
+          earlier?.login ?? { name: sessionDigest(spent ?? refresh), actor: undefined }
         login.actor ??= actorIn(
           plane,
           Option.map(grant.actor, ({ public_id }) => public_id)
@@ -163,10 +158,10 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         }
         put(access, { login, receivedAt: hasEnded ? undefined : receivedAt, isCompleting: true })
         const now = clock.unsafeCurrentTimeMillis()
-        return write(
+        return within(
           sessions.remember(
             planeId(plane),
-            { login: name, actor: login.actor ?? null },
+            { login: login.name, actor: login.actor ?? null },
             tokens.map(({ key, kind, seconds }) => ({
               digest: sessionDigest(key),
               kind,
@@ -175,9 +170,9 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
           )
         )
       }),
-    /** IAM confirmed it. `actor` is that of a token which another process handed out. */
+    /** IAM confirmed it. A token that this service did not hand out is a login of its own, of the actor that IAM names. */
     confirm: (key: string, actor?: string): void => {
-      const { login = { name: undefined, actor }, receivedAt } = known.get(key) ?? {}
+      const { login = { name: sessionDigest(key), actor }, receivedAt } = known.get(key) ?? {}
       put(key, { login, receivedAt })
     },
     actorIn,

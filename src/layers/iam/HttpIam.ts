@@ -1,21 +1,27 @@
-/** The `Iam` port over IAM's HTTP API. */
+/**
+ * The `Iam` port over IAM's HTTP API. Its OBO proofs let Ting act for a user, for one method, path and body (identity-service.md 10). The
+ * path comes from the catalogue of Ting's endpoints at IAM.
+ */
+import { createHmac } from "node:crypto"
 import * as HttpClient from "@effect/platform/HttpClient"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { makeShare } from "../../services/combinators/Share.ts"
-import { randomHex } from "../../services/Digest.ts"
-import { Iam, type IamService, type WebhookEvent } from "../../services/Iam.ts"
+import { digestOf, randomHex, sha256 } from "../../services/Digest.ts"
+import { Iam, type IamService, type TingEndpoint, type WebhookEvent } from "../../services/Iam.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId, productionId, Testing, type TestingPlane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type IamCalls, Store } from "../../services/Store.ts"
-import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { readTestingContext } from "./Answers.ts"
+import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { audience, type Catalogue, readCatalogue, readProof, readTestingContext } from "./Answers.ts"
 import { type Budget, makeBudget } from "./Budget.ts"
-import { makeBounded, makeCredentials, secretKey } from "./Credentials.ts"
-import { type Ask, makeIamCall, refusesSecret } from "./IamCall.ts"
-import { makeProofs } from "./Proofs.ts"
+import { makeBounded, makeCredentials, tokenKey } from "./Credentials.ts"
+import { type Ask, makeIamCall, refusedAs, refusesSecret, secretOf } from "./IamCall.ts"
 import { makeTokens } from "./Tokens.ts"
 import { makeWebhookVerifier } from "./Webhooks.ts"
 
@@ -55,6 +61,31 @@ const isOfPlane = (key: string, plane: WebhookEvent["plane"]): boolean => {
   return id === undefined ? !key.startsWith(`${productionId} `) : key.startsWith(`${id} `)
 }
 
+const cataloguePath = `/obo-access/applications/${audience}/endpoints`
+const catalogueMillis = 600_000
+const maxCachedPlanes = 1_000
+const maxPathLength = 2_048
+const method = "POST"
+
+/**
+ * Absolute, at most 2048 characters, no leading `//`, no query, no fragment, no whitespace, no dot segments. A path that a
+ * URL parser would rewrite is invalid too, because the sent path would differ from the signed one.
+ */
+const isEndpointPath = (path: string): boolean =>
+  path.length <= maxPathLength &&
+  /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
+  URL.canParse(path, "http://host") &&
+  new URL(path, "http://host").pathname === path
+
+const pathIn = ({ endpoints }: Catalogue, id: TingEndpoint): Either.Either<string, UpstreamFailure> => {
+  const [endpoint, second] = endpoints.filter(({ endpoint_id }) => endpoint_id === id)
+  if (endpoint === undefined)
+    return Either.left(new Refused({ dependency: "iam", status: 404, code: "not_found" }))
+  return second === undefined && isEndpointPath(endpoint.path) && Object.keys(endpoint.metadata).length === 0
+    ? Either.right(endpoint.path)
+    : Either.left(new Unknown({ dependency: "iam", reason: `lists ${id} in another shape` }))
+}
+
 export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.HttpClient> = Layer.scoped(
   Iam,
   Effect.gen(function* () {
@@ -74,7 +105,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
 
     const noteRefusal = (plane: Plane, operation: string, refused: Refused): Effect.Effect<void> => {
       if (!refusesSecret(refused)) return Effect.void
-      if (plane._tag === "Testing") return Effect.sync(() => environments.forget(secretKey(plane.secret)))
+      if (plane._tag === "Testing") return Effect.sync(() => environments.forget(digestOf(plane.secret)))
       // IAM refuses a stale signature, or one for another path, with the same code. The introspection before it shows a refused secret.
       if (isRefused || operation === "prove") return Effect.void
       isRefused = true
@@ -103,11 +134,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
 
     /** Cached for 60 s under the secret's digest. The secret itself is not kept. */
     const resolvePlane: IamService["resolvePlane"] = (secret) => {
-      const credential = secretKey(secret)
-      const refused = Effect.failSync(
-        () => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
-      )
-      const asked = ask(Testing({ environmentId: "", secret, webhookKeyDigest: undefined }), {
+      const unresolved = Testing({ environmentId: "", secret, webhookKeyDigest: undefined })
+      const credential = tokenKey(unresolved, secret)
+      const asked = ask(unresolved, {
         operation: "testing_context",
         path: "/application/testing-context",
         credential,
@@ -116,17 +145,62 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
         Effect.tap(() => Effect.sync(() => credentials.confirm(credential))),
         credentials.recordingRefusal(credential, "secret", refusesSecret)
       )
-      return environments.get(credential, asked).pipe(
-        credentials.unlessRefused(credential, refused),
+      return environments.get(digestOf(secret), asked).pipe(
+        credentials.unlessRefused(credential, refusedAs(401, "unauthenticated")),
         Effect.map((environment) => Testing({ ...environment, secret }))
       )
     }
+
+    /** Cached for 10 minutes by plane. */
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({
+      capacity: maxCachedPlanes,
+      millis: catalogueMillis
+    })
+    const catalogueOf = (plane: Plane) =>
+      catalogues.get(
+        planeId(plane),
+        ask(plane, { operation: "catalogue", path: cataloguePath, read: readCatalogue })
+      )
+
+    const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
+      Effect.gen(function* () {
+        // A catalogue without the endpoint is fetched anew, so that a correction takes effect with the next proof.
+        const path = yield* Effect.tapError(pathIn(yield* catalogueOf(plane), endpoint), () =>
+          Effect.sync(() => catalogues.forget(planeId(plane)))
+        )
+        const credential = tokenKey(plane, subject)
+        const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
+        const bodyDigest = sha256(body)
+        // `hex(HMAC_SHA256(application secret, T.M.P.H.K))`.
+        const signature = createHmac("sha256", Redacted.value(secretOf(settings, plane)))
+          .update(`${timestamp}.${method}.${path}.${bodyDigest}.${key}`)
+          .digest("hex")
+        return yield* ask(plane, {
+          operation: "prove",
+          path: "/obo-access/exchanges",
+          key,
+          headers: { "x-obo-timestamp": String(timestamp), "x-obo-signature": signature },
+          json: {
+            org_id: organisation,
+            subject_token: Redacted.value(subject),
+            audience,
+            endpoint_id: endpoint,
+            metadata: {},
+            request: { method, body_sha256: bodyDigest }
+          },
+          credential,
+          read: readProof(plane, path)
+        }).pipe(
+          credentials.recordingRefusal(credential, "access", ({ code }) => code === "invalid_subject_token")
+        )
+      })
 
     const { forgetWhere, ...tokens } = yield* makeTokens(ask, credentials, settings)
     const verifyWebhook = makeWebhookVerifier(webhookSecrets)
     return {
       ...tokens,
-      ...(yield* makeProofs(ask, credentials, settings)),
+      prove,
+      warmCatalogue: (plane) => Effect.ignore(catalogueOf(plane)),
       resolvePlane,
       verifyWebhook: (delivery) =>
         Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))

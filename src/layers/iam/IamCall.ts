@@ -9,7 +9,7 @@ import { deadTokenCodes, type UpstreamKey } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectStatus, type ResponseReader } from "../upstream/UpstreamResponse.ts"
@@ -30,6 +30,8 @@ export interface IamRequest<A> {
   /** The key of the token whose introspection completes the exchange. */
   readonly completedBy?: (answer: A) => string
 }
+
+export const introspectPath = "/oauth/introspect"
 
 /** Makes a call within the budget, or fails with 429 and the seconds after which it finds a place. */
 export type Ask = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
@@ -92,6 +94,10 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
 /** IAM refused the application's credentials in the plane of the call (identity-service.md 3, 9), not the token that it presented. */
 export const refusesSecret = ({ code, status }: Refused): boolean =>
   status !== 429 && (code === "invalid_client" || code === "unauthenticated")
+
+/** A refusal by IAM that is repeated without a call. */
+export const refusedAs = (status: number, code: string) =>
+  Effect.failSync(() => new Refused({ dependency: "iam", status, code }))
 
 /** IAM refused the token that was to be exchanged. */
 export const refusesToken = ({ code, status }: Refused): boolean =>

@@ -2,26 +2,17 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { makeShare } from "../../services/combinators/Share.ts"
 import type { IamService, Introspection, TokenGrant } from "../../services/Iam.ts"
 import { monotonicMillis, unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import {
-  failureOf,
-  NotExecuted,
-  Refused,
-  Unknown,
-  type UpstreamFailure
-} from "../../services/UpstreamFailure.ts"
+import { failureOf, NotExecuted, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { readEmpty, readIntrospection, readTokens } from "./Answers.ts"
-import { introspectPath } from "./Budget.ts"
 import { type Credentials, tokenKey } from "./Credentials.ts"
-import { type Ask, refusesToken } from "./IamCall.ts"
+import { type Ask, introspectPath, refusedAs, refusesToken } from "./IamCall.ts"
 
-/** Tokens that are cached, and planes whose introspection fails. */
-const capacity = 10_000
+const maxCachedTokens = 10_000
 /** Milliseconds between two probes of a plane. */
 const probePause = 1_000
 
@@ -48,7 +39,7 @@ export const makeTokens = (
     /** When the next probe is due in the planes whose last introspection failed. */
     const failing = new Map<PlaneId, number>()
     const cache = yield* makeShare<Answer, UpstreamFailure>({
-      capacity,
+      capacity: maxCachedTokens,
       millis: introspectionCacheSeconds * 1_000,
       keep: ({ introspection }) => Option.isSome(introspection)
     })
@@ -68,7 +59,7 @@ export const makeTokens = (
             Effect.sync(() => {
               // A 429 has its own pause.
               const isFault = failure._tag === "Refused" ? failure.status !== 429 : failure.isLate !== true
-              if (isFault) putBounded(failing, id, failing.get(id) ?? 0, capacity)
+              if (isFault) failing.set(id, failing.get(id) ?? 0)
             })
         })
       )
@@ -157,14 +148,11 @@ export const makeTokens = (
 
     const refresh: IamService["refresh"] = (plane, token, key) => {
       const credential = tokenKey(plane, token)
-      // identity-service.md 5: a refused refresh token is dead under every key.
-      const dead = Effect.failSync(
-        () => new Refused({ dependency: "iam", status: 400, code: "invalid_grant" })
-      )
       return spend("refresh")(plane, token, key).pipe(
         forgetting(plane, token),
         credentials.recordingRefusal(credential, "refresh", refusesToken),
-        credentials.unlessRefused(credential, dead)
+        // identity-service.md 5: a refused refresh token is dead under every key.
+        credentials.unlessRefused(credential, refusedAs(400, "invalid_grant"))
       )
     }
 
