@@ -120,16 +120,15 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         key.startsWith(`${planeId(plane)} `) && (name === undefined || (loginOf(key)?.name ?? name) === name)
     },
     /** Runs the call; before it looks in the store for a token that memory does not know. */
-    recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-      Effect.suspend(() => {
-        if (known.has(key)) return call
-        return Effect.flatMap(within(sessions.find(sessionDigest(key))), (found) => {
-          const row = Option.getOrUndefined(Option.flatten(found))
-          if (row !== undefined && !known.has(key))
-            put(key, { login: { name: row.login, actor: row.actor ?? undefined } })
-          return call
-        })
-      }),
+    recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> => {
+      if (known.has(key)) return call
+      return Effect.flatMap(within(sessions.find(sessionDigest(key))), (found) => {
+        const row = Option.getOrUndefined(Option.flatten(found))
+        if (row !== undefined && !known.has(key))
+          put(key, { login: { name: row.login, actor: row.actor ?? undefined } })
+        return call
+      })
+    },
     /** IAM issued or replayed a pair; `presented` is the refresh token of a refresh. */
     recordGrant: (plane: Plane, grant: TokenGrant, presented: Redacted.Redacted | undefined) =>
       Effect.clockWith((clock) => {

@@ -119,9 +119,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const ask: Ask = (plane, request) => {
       const { credential, operation } = request
       const sent = call(plane, request).pipe(
-        Effect.tap(() => {
+        Effect.map((answer) => {
           if (plane._tag === "Production") isRefused = false
-          return Effect.void
+          return answer
         }),
         Effect.tapErrorTag("Refused", (refused) => noteRefusal(plane, operation, refused)),
         budget.within(planeId(plane), request)

@@ -313,7 +313,7 @@ describe("an inactive answer for a token that IAM has just issued", () => {
     }
   })
 
-  it.scoped("is accepted a minute later, after a live answer, and for a pair that was logged out", function* () {
+  it.scoped("is accepted a minute later, after a live answer, and after a logout", function* () {
     const { iam, login, simulator, slt } = yield* iamWorld()
     const ask = (token: Redacted.Redacted) => {
       simulator.fail(inactive)
