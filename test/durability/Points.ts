@@ -16,7 +16,7 @@ type Unkilled = Named<
   | "check"
   | "recipients.isActive"
   | "loginOutcomes.find"
-  | `sessionDigests.${"find" | "nameActor" | "forgetToken" | "forgetLogin"}`
+  | `sessionDigests.${"find" | "forgetToken" | "forgetLogin"}`
   | "planes.findByKeyDigest"
   | `reports.${"find" | "knowsKey" | "storedBytes"}`
   | `spool.${"counts" | "newestDeliveredSince"}`

@@ -144,7 +144,7 @@ it.scopedLive.each([
 ] as const)("A store of sessions that %s delays answers by 50 ms, and fails none", function* ([, broken]) {
   const { ask, complete, instances, login, time } = yield* sessionRows
   const { sessionDigests } = yield* complete(async () => instances[0]?.store() ?? expect.fail("no instance"))
-  for (const method of ["remember", "find", "nameActor", "forgetToken", "forgetLogin"])
+  for (const method of ["remember", "find", "forgetToken", "forgetLogin"])
     Object.assign(sessionDigests, { [method]: () => broken })
 
   /** Each call of an upstream takes 20 ms. */

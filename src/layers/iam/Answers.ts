@@ -10,7 +10,7 @@ import {
   testingSecretPattern
 } from "../../schema/Patterns.ts"
 import type { Introspection, Membership, Proof, TokenGrant } from "../../services/Iam.ts"
-import { environmentIdOf, isPlane, type Plane } from "../../services/Plane.ts"
+import { environmentIdOf, type Plane } from "../../services/Plane.ts"
 import {
   expectAll,
   type ResponseReader,
@@ -23,10 +23,7 @@ export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-
 export const Uuid = Schema.String.pipe(Schema.pattern(uuidPattern))
 const nilUuid = "00000000-0000-0000-0000-000000000000"
 
-/** An Option; absent and null are the same. */
-const omittable = <A, I>(schema: Schema.Schema<A, I>) =>
-  Schema.optionalWith(schema, { as: "Option", nullable: true })
-/** The same without transformations, which made the decoding of introspections three times as slow. */
+/** Absent and null are the same. Not an Option, which made the decoding of introspections three times as slow. */
 const disclosable = <A, I>(schema: Schema.Schema<A, I>) => Schema.optional(Schema.NullOr(schema))
 const secretOf = (pattern: RegExp) => Schema.Redacted(Schema.String.pipe(Schema.pattern(pattern)))
 
@@ -37,8 +34,8 @@ const readTokenBody = readJson(
     token_type: Schema.Literal("Bearer"),
     expires_in: Schema.Int.pipe(Schema.positive()),
     scope: Schema.String,
-    actor: omittable(Actor.pipe(Schema.filter(({ public_id, type }) => actorTypeOf(public_id) === type))),
-    org_id: omittable(OrganisationId)
+    actor: disclosable(Actor.pipe(Schema.filter(({ public_id, type }) => actorTypeOf(public_id) === type))),
+    org_id: disclosable(OrganisationId)
   })
 )
 
@@ -49,17 +46,21 @@ export const readTokens: ResponseReader<TokenGrant> = (answer) =>
     refreshToken: tokens.refresh_token,
     expiresInSeconds: tokens.expires_in,
     scopes: [...new Set(tokens.scope.split(" "))].filter((name) => name !== "").sort(),
-    actor: tokens.actor,
-    organisation: tokens.org_id,
+    actor: Option.fromNullable(tokens.actor),
+    organisation: Option.fromNullable(tokens.org_id),
     replayed: answer.headers["idempotency-replayed"] === "true"
   }))
 
 /** The answer to a revocation. A body shows that another system answered. */
 export const readEmpty: ResponseReader<void> = ({ body }) => expectAll([body.length === 0, "has a body"])
 
+const Disclosed = Schema.Struct({ actor_type: disclosable(ActorType), public_id: disclosable(PublicId) })
+/** An undisclosed value fits every value. */
+const isOneActor = ({ actor_type, public_id }: typeof Disclosed.Type): boolean =>
+  actor_type == null || public_id == null || actorTypeOf(public_id) === actor_type
+
 const Authorization = Schema.Struct({
-  actor_type: disclosable(ActorType),
-  public_id: disclosable(PublicId),
+  ...Disclosed.fields,
   organization_id: Uuid,
   org_id: OrganisationId,
   membership_id: Schema.String,
@@ -68,12 +69,11 @@ const Authorization = Schema.Struct({
   audience: Schema.String,
   testing_environment_id: Schema.NullOr(Uuid),
   scopes: Schema.Array(Schema.String)
-})
+}).pipe(Schema.filter((one) => isOneActor(one) && (one.actor_type == null) === (one.public_id == null)))
 
 const Live = Schema.Struct({
   active: Schema.Literal(true),
-  public_id: disclosable(PublicId),
-  actor_type: disclosable(ActorType),
+  ...Disclosed.fields,
   client_id: Schema.String,
   audience: Schema.String,
   session_id: Uuid,
@@ -83,112 +83,87 @@ const Live = Schema.Struct({
   authorization_epoch: Schema.Int,
   // The form of an answer to a call without X-Org-ID (identity-service.md 6.2).
   authorizations: Schema.Array(Authorization)
-})
-type Live = typeof Live.Type
+}).pipe(Schema.filter(isOneActor))
 
 const readLiveOrInactive = readJson(Schema.Union(Schema.Struct({ active: Schema.Literal(false) }), Live))
 
-/** A value, if IAM discloses it. */
-type Disclosed<A> = A | null | undefined
-/** An undisclosed value agrees with every value. */
-const agrees = (disclosed: Disclosed<string>, value: string): boolean => (disclosed ?? value) === value
-const fits = (publicId: Disclosed<string>, type: Disclosed<ActorType>): boolean =>
-  publicId == null || type == null || actorTypeOf(publicId) === type
+/** Whether its membership id, like `si:deejay[acme]`, names the actor of the token, as far as one is disclosed. */
+const namesMember =
+  ({ public_id: own }: typeof Live.Type) =>
+  ({ membership_id, org_id, public_id }: typeof Authorization.Type): boolean => {
+    const person = public_id ?? own ?? membership_id.split("[", 1).join()
+    const isOwn = person === (own ?? person) && publicIdPattern.test(person)
+    return isOwn && membership_id === `${person}[${org_id}]`
+  }
 
-/** Like `si:deejay[acme]`; the person is compared as far as it is disclosed. */
-const namesMember = (membershipId: string, organisation: string, publicId: Disclosed<string>): boolean => {
-  const [, person, ofOrganisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(membershipId) ?? []
-  return (
-    ofOrganisation === organisation &&
-    person !== undefined &&
-    publicIdPattern.test(person) &&
-    agrees(publicId, person)
-  )
-}
-
-const toMembership = (
-  live: Live,
-  authorization: typeof Authorization.Type,
-  applicationId: string,
-  environmentId: string | null
-): Either.Either<Membership, string> => {
-  const { actor_type: type, membership_id, org_id, public_id: publicId } = authorization
-  return Either.map(
-    expectAll(
-      [authorization.audience === applicationId, "is for another application"],
-      [authorization.testing_environment_id === environmentId, "is of another plane"],
-      [(type == null) === (publicId == null), "should disclose both or neither of actor type and public id"],
-      [fits(publicId, type), "mixes Carbon and Silicon"],
-      [publicId == null || agrees(live.public_id, publicId), "names two actors"],
-      [namesMember(membership_id, org_id, publicId ?? live.public_id), "names another member"]
-    ),
-    () => ({
-      organisation: org_id,
-      organisationUuid: authorization.organization_id,
-      membershipId: membership_id,
-      scopes: [...authorization.scopes].sort(),
-      actor: type == null || publicId == null ? Option.none() : Option.some({ type, public_id: publicId })
-    })
-  )
-}
+const toMembership = (one: typeof Authorization.Type): Membership => ({
+  organisation: one.org_id,
+  organisationUuid: one.organization_id,
+  membershipId: one.membership_id,
+  scopes: [...one.scopes].sort(),
+  actor:
+    one.actor_type == null || one.public_id == null
+      ? Option.none()
+      : Option.some({ type: one.actor_type, public_id: one.public_id })
+})
 
 /**
  * A live token, or none for an inactive one (identity-service.md 6). `now`, in milliseconds, replaces a missing `Date` of the response.
  */
 export const readIntrospection =
-  (plane: Plane, applicationId: string, now: number) =>
-  (response: UpstreamResponse): Either.Either<Option.Option<Introspection>, string> =>
-    Either.gen(function* () {
-      const live = yield* readLiveOrInactive(response)
-      if (!live.active) return Option.none()
-      yield* expectAll(
-        [live.audience === applicationId && live.client_id === applicationId, "is for another application"],
-        [fits(live.public_id, live.actor_type), "mixes Carbon and Silicon"]
-      )
+  (plane: Plane, applicationId: string, now: number): ResponseReader<Option.Option<Introspection>> =>
+  (response) =>
+    Either.flatMap(readLiveOrInactive(response), (live) => {
+      if (!live.active) return Either.right(Option.none())
       const listed = live.authorizations
-      const memberships = yield* Either.all(
-        listed.map((one) => toMembership(live, one, applicationId, environmentIdOf(plane)))
-      )
+      const audiences = [live.client_id, live.audience, ...listed.map(({ audience }) => audience)]
+      const environments = listed.map((one) => one.testing_environment_id)
       const organisations = new Set(listed.map(({ org_id }) => org_id))
-      yield* expectAll([organisations.size === listed.length, "lists an organisation twice"])
-      return Option.some({
-        publicId: Option.fromNullable(live.public_id),
-        sessionId: live.session_id,
-        expiresAt: live.expires_at,
-        answeredAt: response.date ?? now,
-        memberships: memberships.sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
-      })
+      const checked = expectAll(
+        [audiences.every((id) => id === applicationId), "is for another application"],
+        [environments.every((id) => id === environmentIdOf(plane)), "is of another plane"],
+        [listed.every(namesMember(live)), "names another member"],
+        [organisations.size === listed.length, "lists an organisation twice"]
+      )
+      return Either.map(checked, () =>
+        Option.some({
+          publicId: Option.fromNullable(live.public_id),
+          sessionId: live.session_id,
+          expiresAt: live.expires_at,
+          answeredAt: response.date ?? now,
+          memberships: listed
+            .map(toMembership)
+            .sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
+        })
+      )
     })
 
 const readContextBody = readJson(
   Schema.Struct({
-    environment_id: Uuid,
-    environment: omittable(Schema.Struct({ environment_id: Uuid })),
+    environment_id: Uuid.pipe(Schema.filter((id) => id !== nilUuid)),
+    environment: disclosable(Schema.Struct({ environment_id: Uuid })),
     application: Schema.Struct({ app_id: Schema.String }),
-    webhook_key_digest: omittable(Schema.String.pipe(Schema.pattern(/^[0-9a-f]{64}$/)))
-  })
+    webhook_key_digest: disclosable(Schema.String.pipe(Schema.pattern(/^[0-9a-f]{64}$/)))
+  }).pipe(Schema.filter((it) => (it.environment?.environment_id ?? it.environment_id) === it.environment_id))
 )
 
 /** The environment of a testing secret (identity-service.md 9.1). */
 export const readTestingContext = (applicationId: string) => (response: UpstreamResponse) =>
-  Either.gen(function* () {
-    const { application, environment, environment_id, webhook_key_digest } = yield* readContextBody(response)
-    const isNamed = ({ environment_id: other }: { readonly environment_id: string }) =>
-      other === environment_id
-    yield* expectAll(
-      [application.app_id === applicationId, "is for another application"],
-      [environment_id !== nilUuid, "names no environment"],
-      [Option.isNone(environment) || isNamed(environment.value), "names two environments"]
-    )
-    return { environmentId: environment_id, webhookKeyDigest: Option.getOrUndefined(webhook_key_digest) }
-  })
+  Either.flatMap(readContextBody(response), ({ application, environment_id, webhook_key_digest }) =>
+    Either.map(expectAll([application.app_id === applicationId, "is for another application"]), () => ({
+      environmentId: environment_id,
+      webhookKeyDigest: webhook_key_digest ?? undefined
+    }))
+  )
 
 /** Ting's application id, the audience of every proof. */
 export const audience = "ting"
+const Audience = Schema.Literal(audience)
 
-const readCatalogueBody = readJson(
+/** Ting, with its endpoints (identity-service.md 10.1). */
+export const readCatalogue = readJson(
   Schema.Struct({
-    application: Schema.Struct({ app_id: Schema.String }),
+    application: Schema.Struct({ app_id: Audience }),
     endpoints: Schema.Array(
       Schema.Struct({
         endpoint_id: Schema.String,
@@ -199,11 +174,6 @@ const readCatalogueBody = readJson(
   })
 )
 
-/** The endpoints of Ting (identity-service.md 10.1). */
-export const readCatalogue = (response: UpstreamResponse) =>
-  Either.flatMap(readCatalogueBody(response), ({ application, endpoints }) =>
-    Either.map(expectAll([application.app_id === audience, "is for another application"]), () => endpoints)
-  )
 export type Catalogue = Either.Either.Right<ReturnType<typeof readCatalogue>>
 
 /** Seconds; the maximum of Ting's endpoints. */
@@ -215,9 +185,9 @@ const readProofBody = readJson(
     proof_id: Schema.String,
     expires_in: Schema.Int.pipe(Schema.between(1, maxProofSeconds)),
     expires_at: Schema.String,
-    testing_context: omittable(
+    testing_context: disclosable(
       Schema.Struct({
-        app_id: Schema.String,
+        app_id: Audience,
         app_secret: secretOf(testingSecretPattern),
         iam_test_key: secretOf(/^[A-Za-z0-9]{32}$/)
       })
@@ -229,23 +199,21 @@ const readProofBody = readJson(
 export const readProof =
   (plane: Plane, path: string): ResponseReader<Proof> =>
   (response) =>
-    Either.gen(function* () {
-      const { access_proof: bearer, testing_context: context } = yield* readProofBody(response)
-      const isTesting = isPlane("Testing")(plane)
-      yield* expectAll(
-        [isTesting || Option.isNone(context), "holds a testing context in production"],
-        [
-          !isTesting || Option.isSome(context),
-          "holds no testing context: Ting is not imported into the testing environment"
-        ],
-        [
-          Option.isNone(context) || context.value.app_id === audience,
-          "holds the testing context of another application"
-        ]
-      )
-      const testing = Option.map(context, ({ app_secret, iam_test_key }) => ({
-        applicationSecret: app_secret,
-        environmentKey: iam_test_key
-      }))
-      return { bearer, path, testing }
-    })
+    Either.map(
+      Either.filterOrLeft(
+        readProofBody(response),
+        ({ testing_context }) => (testing_context == null) === (plane._tag === "Production"),
+        () =>
+          plane._tag === "Production"
+            ? "holds a testing context in production"
+            : "holds no testing context: Ting is not imported into the testing environment"
+      ),
+      ({ access_proof: bearer, testing_context }) => ({
+        bearer,
+        path,
+        testing: Option.map(Option.fromNullable(testing_context), ({ app_secret, iam_test_key }) => ({
+          applicationSecret: app_secret,
+          environmentKey: iam_test_key
+        }))
+      })
+    )

@@ -8,25 +8,23 @@ import * as Exit from "effect/Exit"
 import { putBounded } from "../../services/combinators/BoundedMap.ts"
 import { iamCallsRefused, recordNow } from "../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
+import type { PlaneId } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { siteOf } from "../../services/Addresses.ts"
+import type { IamCalls } from "../../services/Store.ts"
 import { failureOf, Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { Credentials } from "./Credentials.ts"
-import { type Counting, refusesCredential } from "./IamCall.ts"
+import { type IamRequest, introspectPath, refusesToken } from "./IamCall.ts"
 
-export const introspectPath = "/oauth/introspect"
+type Asked = Pick<IamRequest<never>, "completedBy" | "credential" | "operation" | "path">
+type Operation = Pick<Asked, "operation">
 
-/** The calls of a plane and path count together; `path` is below `/api/v1`. */
-type Asked = Counting & { readonly path: string }
-
-/** A place that is taken, by the name of its window, until it is free at the latest. */
-export type TakenPlace = readonly [window: string, millis: number]
+/** A place that a stopped process had taken, by the name of its window, and milliseconds since the epoch. */
+type LeftPlace = Parameters<IamCalls["leave"]>[1][number]
 
 /** Part of the budget that calls of every class together may have taken before a call of this class. */
 const ceilings = { essential: 1, known: 0.85, newcomer: 0.5 } as const
 type CallClass = keyof typeof ceilings
-const ceilingOf = (callClass: CallClass, budget: number): number =>
-  Math.max(1, Math.floor(budget * ceilings[callClass]))
 
 const minute = 60_000
 /** Calls a minute of one login, and of one actor over all logins, of a budget of 110; another budget scales them. */
@@ -35,7 +33,7 @@ const bounds = { login: 30, actor: 30, of: 110 }
 const boundsOfKeeping: typeof bounds = { login: 8, actor: 15, of: 110 }
 /** Of one address: its part of the budget for logins that are not newcomers, and its least share in the places of newcomers. */
 const ofAddress = { logins: 0.4, least: 2 }
-/** In which the logins of the network of a refused login are newcomers. */
+/** After a refused login, in which those of its network are newcomers. */
 const refusedLoginMillis = 5 * minute
 /** While IAM blocks a path, one call in this time probes it. */
 const probeMillis = 5_000
@@ -55,7 +53,7 @@ const longestWait = 2 * minute
 /** After which a credential without a turn may come back. */
 const retryMillis = 5_000
 
-interface Call {
+interface Call extends Operation {
   readonly callClass: CallClass
   /** The credential, or the login of a vouched access token; undefined for the application's own calls. */
   readonly key?: string | undefined
@@ -64,7 +62,6 @@ interface Call {
   /** Empty where addresses are not counted. */
   readonly address: string
   readonly isVouched: boolean
-  readonly use?: Counting["use"]
   /** The first refusal of a credential that waits for a place; the present for any other. */
   readonly since: number
 }
@@ -82,8 +79,12 @@ type Held = { readonly window: Window; readonly place: Place }
 type Turn = Call & { readonly at: number }
 type Wait = Pick<Turn, "since" | "at">
 
+/** So many places for the calls that it is of. */
+type Limit = { readonly most: number; readonly isOf: (call: Call) => boolean }
+
 const isEssential = ({ callClass }: Call): boolean => callClass === "essential"
-const isKeeping = ({ use }: Call): boolean => use === "refresh" || use === "logout"
+const isLogin = ({ operation }: Operation): boolean => operation === "exchange"
+const isKeeping = ({ operation }: Operation): boolean => operation === "refresh" || operation === "revoke"
 /** Those among whom the places are shared. */
 const partyOf = ({ actor, address, isVouched, key, login }: Call): string | undefined =>
   isVouched ? (actor ?? login) : address === "" ? key : address
@@ -108,19 +109,6 @@ const makeWindow = (budget: number) => {
   const opensAt = ({ callClass }: Call, now: number): number =>
     callClass !== "newcomer" && now >= pause.nextProbeAt ? now : Math.max(now, pause.until)
 
-  /** When the login and the actor may make their next call. */
-  const boundsOpenAt = (call: Call, now: number): number => {
-    const most = isKeeping(call) ? boundsOfKeeping : bounds
-    const opens = (["login", "actor"] as const).map((name) => {
-      if (call[name] === undefined) return now
-      const own = [...places].filter(
-        (place) => place.call[name] === call[name] && isKeeping(place.call) === isKeeping(call)
-      )
-      return endsOf(own, now)[own.length - Math.ceil((most[name] * budget) / most.of)] ?? now
-    })
-    return Math.max(...opens)
-  }
-
   /** The turns of the class before this call: by the time waited, of newcomers first those whose address has fewer calls. */
   const turnsBefore = (call: Call): ReadonlyArray<Turn> => {
     const rivals =
@@ -133,19 +121,41 @@ const makeWindow = (budget: number) => {
     })
   }
 
+  /** What the login and the actor of the call may take. */
+  const boundsOf = (call: Call): ReadonlyArray<Limit> => {
+    const most = isKeeping(call) ? boundsOfKeeping : bounds
+    return (["login", "actor"] as const).flatMap((name) => {
+      const isOf = (other: Call) => other[name] === call[name] && isKeeping(other) === isKeeping(call)
+      return call[name] === undefined ? [] : [{ most: Math.ceil((most[name] * budget) / most.of), isOf }]
+    })
+  }
+
   /** What the call needs a place in: the window, and the part of its address. */
-  const limitsOf = ({ address, callClass, use }: Call) => {
-    const ceiling = ceilingOf(callClass, budget)
+  const limitsOf = (call: Call): ReadonlyArray<Limit> => {
+    const { address, callClass } = call
+    const ceiling = Math.max(1, Math.floor(budget * ceilings[callClass]))
     const isNewcomer = callClass === "newcomer"
     const share = isNewcomer ? Math.max(ofAddress.least, ceiling / asked.size) : ofAddress.logins * budget
-    const isShared = address !== "" && (isNewcomer || use === "login")
-    const isOfAddress = (other: Call) =>
-      other.address === address && other.callClass === callClass && (isNewcomer || other.use === "login")
-    return [
-      { most: ceiling, isOf: (_: Call) => true },
-      { most: isShared ? Math.max(1, Math.floor(share)) : ceiling, isOf: isOfAddress }
-    ]
+    const isShared = (one: Call) => one.callClass === callClass && (isNewcomer || isLogin(one))
+    const isOfAddress = (other: Call) => isShared(other) && other.address === address
+    const all = { most: ceiling, isOf: () => true }
+    if (address === "" || !isShared(call)) return [all]
+    return [all, { most: Math.max(1, Math.floor(share)), isOf: isOfAddress }]
   }
+
+  /** When each limit that is reached has a place for the call, after the turns before it. */
+  const reached = (limits: ReadonlyArray<Limit>, call: Call, before: ReadonlyArray<Turn>, now: number) =>
+    limits.flatMap(({ isOf, most }) => {
+      const held = [...places].filter((place) => isOf(place.call))
+      const waiting = before.filter(isOf)
+      if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
+      const index = waiting.length + held.length - most
+      // Places of essential calls are expected to go to essential calls again.
+      const passedOn = held.filter((place) => isEssential(call) || !isEssential(place.call))
+      const ends = endsOf(passedOn, now)
+      const rounds = Math.floor(index / Math.max(1, ends.length))
+      return [(ends[index - rounds * ends.length] ?? now + minute) + rounds * roundMillis]
+    })
 
   const begin = (call: Call, now: number): Place => {
     const place = { call, startedAt: now, freeAt: Number.POSITIVE_INFINITY }
@@ -162,20 +172,9 @@ const makeWindow = (budget: number) => {
     delayOf: (call: Call, now: number): readonly [at: number, lacksPlace: boolean] | undefined => {
       removeExpired(now)
       if (call.callClass === "newcomer" && call.address !== "") putBounded(asked, call.address, now, capacity)
-      const opens = Math.max(boundsOpenAt(call, now), opensAt(call, now))
+      const opens = Math.max(opensAt(call, now), ...reached(boundsOf(call), call, [], now))
       if (opens > now) return [opens, false]
-      const before = turnsBefore(call)
-      const later = limitsOf(call).flatMap(({ isOf, most }) => {
-        const held = [...places].filter((place) => isOf(place.call))
-        const waiting = before.filter(isOf)
-        if (held.length + waiting.filter(({ at }) => at <= now).length < most) return []
-        const index = waiting.length + held.length - most
-        // Places of essential calls are expected to go to essential calls again.
-        const passedOn = held.filter((place) => isEssential(call) || !isEssential(place.call))
-        const ends = endsOf(passedOn, now)
-        const rounds = Math.floor(index / Math.max(1, ends.length))
-        return [(ends[index - rounds * ends.length] ?? now + minute) + rounds * roundMillis]
-      })
+      const later = reached(limitsOf(call), call, turnsBefore(call), now)
       return later.length === 0 ? undefined : [Math.max(...later), true]
     },
     /** Begins the call for which the place is kept, if it may begin. A place that was taken in a pause is that of its probe. */
@@ -222,7 +221,8 @@ export const makeBudget = (
   { ranked }: Pick<Credentials, "ranked">
 ) => {
   const windows = new Map<string, Window>()
-  const refusedLogins = new Map<string, number>()
+  /** Until when the logins of a network are newcomers. */
+  const newcomersUntil = new Map<string, number>()
   /** The places of completing introspections, by the key of their token. */
   const kept = new Map<string, Held>()
   /** Since when the credentials without a place wait, and when each may come back; apart, so that a flood evicts no vouched one. */
@@ -236,23 +236,24 @@ export const makeBudget = (
     return window
   }
 
-  const callOf = ({ credential, isProbe, use }: Asked, address: string, now: number): Call => {
-    if (credential === undefined) return { callClass: "known", address, isVouched: false, since: now }
+  const callOf = (request: Asked, address: string, now: number): Call => {
+    const { credential, operation } = request
+    if (credential === undefined)
+      return { callClass: "known", operation, address, isVouched: false, since: now }
     const { actor, isVouched: isKnownToken, login } = ranked(credential)
     // A login counts by its network, also where its text is that of a token.
-    const isVouched = use !== "login" && isKnownToken
+    const isVouched = isKnownToken && !isLogin(request)
+    const isOfKeeping = isVouched && isKeeping(request)
     // A session that is refreshed while it waits keeps its turn.
-    const key = isVouched && use === undefined ? login : credential
-    const refusedAt = refusedLogins.get(siteOf(address)) ?? Number.NEGATIVE_INFINITY
-    const isKnown = isVouched || (use === "login" && now >= refusedAt + refusedLoginMillis)
-    const callClass = isVouched && use !== undefined ? "essential" : isKnown ? "known" : "newcomer"
-    if (isProbe) return { callClass, address, isVouched: false, since: now }
+    const key = isVouched && !isOfKeeping ? login : credential
+    const isKnown = isVouched || (isLogin(request) && now >= (newcomersUntil.get(siteOf(address)) ?? now))
+    const callClass = isOfKeeping ? "essential" : isKnown ? "known" : "newcomer"
     const wait = waits[isVouched ? "vouched" : "other"].get(key)
     const isWaiting =
       wait !== undefined && now <= wait.at + grace && (isVouched || now < wait.since + longestWait)
     // Who comes back late loses the time by which it is late.
     const since = isWaiting ? wait.since + Math.max(0, now - wait.at) : now
-    return { callClass, key, login, actor, address, isVouched, use, since }
+    return { callClass, key, login, actor, address, isVouched, operation, since }
   }
 
   /** When a call that lacks a place until `at` may come back. */
@@ -266,18 +267,17 @@ export const makeBudget = (
   }
 
   /** Takes a place for the call, and one for the introspection that completes it; or the one that is kept for an introspection. */
-  const take = (asked: Asked, isCompleted: boolean, address: string, now: number) => {
-    const { credential = "", path, plane } = asked
+  const take = (plane: PlaneId, request: Asked, address: string, now: number) => {
+    const { completedBy, credential = "", path } = request
     const own = path === introspectPath ? kept.get(credential) : undefined
     const begun = own?.window.beginKept(own.place, now)
     if (own !== undefined && begun !== undefined) {
       kept.delete(credential)
       return Effect.succeed([{ ...own, place: begun }])
     }
-    const call = callOf(asked, address, now)
-    // A vouched testing secret has the window of its plane; all others share one.
-    const scope = plane ?? (call.isVouched ? credential : "unresolved")
-    const all = [path, ...(isCompleted ? [introspectPath] : [])].map((each) => open(`${scope} ${each}`))
+    const call = callOf(request, address, now)
+    const paths = completedBy === undefined ? [path] : [path, introspectPath]
+    const all = paths.map((each) => open(`${plane} ${each}`))
     for (const window of all) {
       const [at, lacksPlace] = window.delayOf(call, now) ?? []
       if (at === undefined) continue
@@ -292,26 +292,27 @@ export const makeBudget = (
   const end = ({ place, window }: Held, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
     window.end(place, exit, now)
     const failure = failureOf(exit)
-    const { address, key, use } = place.call
+    const { address, key } = place.call
     if (key === undefined || failure?._tag === "NotExecuted") return
     for (const each of Object.values(waits)) each.delete(key)
-    if (use === "login" && address !== "" && failure?._tag === "Refused" && refusesCredential(failure))
-      putBounded(refusedLogins, siteOf(address), now, capacity)
+    if (isLogin(place.call) && address !== "" && failure?._tag === "Refused" && refusesToken(failure))
+      putBounded(newcomersUntil, siteOf(address), now + refusedLoginMillis, capacity)
   }
 
   return {
     /**
-     * Runs the call, or fails with 429 and the seconds after which it finds a place. `completedKey`: of the token whose introspection
-     * completes an exchange. Its place is taken with the exchange's own, kept for 60 s after a success, and given back after a failure.
+     * Runs the call, or fails with 429 and the seconds after which it finds a place. The place of the introspection that completes an
+     * exchange is taken with its own, kept for 60 s after a success, and given back after a failure. `plane` is empty for the secrets of
+     * all testing planes, which IAM has to resolve.
      */
     within:
-      <A>(asked: Asked, completedKey?: (answer: A) => string) =>
+      <A>(plane: PlaneId, request: IamRequest<A>) =>
       (call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
         Effect.clockWith((clock) =>
           Effect.acquireUseRelease(
             Effect.flatMap(RequestContext, ({ clientNetwork }) => {
               const address = countAddresses ? clientNetwork : ""
-              return take(asked, completedKey !== undefined, address, unsafeMonotonicMillis(clock))
+              return take(plane, request, address, unsafeMonotonicMillis(clock))
             }),
             () => call,
             ([held, next], exit) =>
@@ -319,24 +320,29 @@ export const makeBudget = (
                 const now = unsafeMonotonicMillis(clock)
                 if (held !== undefined) end(held, exit, now)
                 if (next === undefined) return
-                if (Exit.isFailure(exit) || !completedKey) return void next.window.places.delete(next.place)
+                if (Exit.isFailure(exit) || request.completedBy === undefined)
+                  return void next.window.places.delete(next.place)
                 next.place.freeAt = now + minute
-                putBounded(kept, completedKey(exit.value), next, capacity)
+                putBounded(kept, request.completedBy(exit.value), next, capacity)
               })
           )
         ),
-    taken: (now: number): ReadonlyArray<TakenPlace> =>
+    taken: (now: number, wall: number): ReadonlyArray<LeftPlace> =>
       [...windows].flatMap(([window, { places }]) =>
-        endsOf([...places], now).flatMap((at) => (at > now ? [[window, at - now] as const] : []))
+        endsOf([...places], now).map((at) => ({ window, freeAt: wall + Math.ceil(at - now) }))
       ),
-    /** Takes places for calls that other processes made. Returns the calls beyond the budget, which another process has to count. */
-    occupy: (calls: ReadonlyArray<TakenPlace>, now: number): ReadonlyArray<TakenPlace> => {
-      const call: Call = { callClass: "known", address: "", isVouched: false, since: now }
-      return calls.filter(([window, millis]) => {
+    /**
+     * Takes the places of calls that other processes made, none for more than 60 s, whatever the wall clocks say. Returns those beyond
+     * the budget, which another process has to count.
+     */
+    occupy: (left: ReadonlyArray<LeftPlace>, now: number, wall: number): ReadonlyArray<LeftPlace> => {
+      const call: Call = { callClass: "known", operation: "", address: "", isVouched: false, since: now }
+      return left.filter(({ freeAt, window }) => {
+        const millis = Math.min(freeAt - wall, minute)
         const { places } = open(window)
         const isFull = places.size >= callsPerMinute
-        if (!isFull) places.add({ call, startedAt: 0, freeAt: now + millis })
-        return isFull
+        if (millis > 0 && !isFull) places.add({ call, startedAt: 0, freeAt: now + millis })
+        return millis > 0 && isFull
       })
     }
   }

@@ -1,76 +1,89 @@
-/** The `Iam` port over IAM's HTTP API. */
+/**
+ * The `Iam` port over IAM's HTTP API. Its OBO proofs let Ting act for a user, for one method, path and body (identity-service.md 10). The
+ * path comes from the catalogue of Ting's endpoints at IAM.
+ */
+import { createHmac } from "node:crypto"
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { randomHex } from "../../services/Digest.ts"
-import { Iam, type IamService, type WebhookEvent } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import * as Redacted from "effect/Redacted"
+import { makeShare } from "../../services/combinators/Share.ts"
+import { digestOf, randomHex, sha256 } from "../../services/Digest.ts"
+import { Iam, type IamService, type TingEndpoint, type WebhookEvent } from "../../services/Iam.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId, productionId, Testing, type TestingPlane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
-import { makeShare } from "../../services/combinators/Share.ts"
-import { type IamCalls, Store, type Stored } from "../../services/Store.ts"
-import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expectStatus } from "../upstream/UpstreamResponse.ts"
-import { readTestingContext } from "./Answers.ts"
-import { type Budget, makeBudget, type TakenPlace } from "./Budget.ts"
-import { makeCredentials, secretKey } from "./Credentials.ts"
-import {
-  type Ask,
-  exchangesPath,
-  type IamRequest,
-  makeIamCall,
-  makeSecretWatch,
-  refusesSecret,
-  secretOf
-} from "./IamCall.ts"
-import { makeProofs } from "./Proofs.ts"
+import { type IamCalls, Store } from "../../services/Store.ts"
+import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { audience, type Catalogue, readCatalogue, readProof, readTestingContext } from "./Answers.ts"
+import { type Budget, makeBudget } from "./Budget.ts"
+import { makeBounded, makeCredentials, tokenKey } from "./Credentials.ts"
+import { type Ask, makeIamCall, refusedAs, refusesSecret, secretOf } from "./IamCall.ts"
 import { makeTokens } from "./Tokens.ts"
 import { makeWebhookVerifier } from "./Webhooks.ts"
 
-/** Milliseconds: no place of another process is taken for longer, whatever the wall clocks say. */
-const longestPlace = 60_000
 /** Of environments of testing secrets. */
 const environmentMillis = 60_000
 const maxEnvironments = 1_000
 
-/** A database that is slow delays neither the start nor the stop by more. */
-const briefly = <A>(access: Stored<A>) =>
-  Effect.option(Effect.timeout(Effect.disconnect(Effect.interruptible(access)), "500 millis"))
+/** A database that is slow delays neither the start nor the stop by more milliseconds. */
+const longestHandOver = 500
 
 /**
  * Takes the places of the last minute that stopped processes left, and leaves the own ones when the scope closes: IAM counts the
  * application, not its processes. What is beyond the budget stays for the next process, because several may have stopped together.
  */
-const handOver = (calls: IamCalls, budget: Budget) =>
-  Effect.gen(function* () {
-    const leave = (places: ReadonlyArray<TakenPlace>) =>
-      Effect.gen(function* () {
-        const at = yield* Clock.currentTimeMillis
-        const taken = places
-          // The window of a testing secret has its digest in its name.
-          .filter(([window]) => !window.startsWith("secret "))
-          .map(([window, millis]) => ({ window, freeAt: at + Math.ceil(millis) }))
-        if (taken.length > 0) yield* briefly(calls.leave(randomHex(16), taken))
-      })
-    const left = Option.getOrElse(yield* briefly(calls.take()), () => [])
-    const now = yield* Clock.currentTimeMillis
-    const places = left.map(({ freeAt, window }) => [window, Math.min(freeAt - now, longestPlace)] as const)
-    const others = budget.occupy(
-      places.filter(([, millis]) => millis > 0),
-      yield* monotonicMillis
+const handOver = ({ leave, take }: IamCalls, { occupy, taken }: Budget) =>
+  Effect.clockWith((clock) => {
+    const briefly = makeBounded(1, longestHandOver)
+    const times = () => [unsafeMonotonicMillis(clock), clock.unsafeCurrentTimeMillis()] as const
+    const leaveAll = (places: Parameters<typeof leave>[1]) =>
+      places.length === 0 ? Effect.void : briefly(leave(randomHex(16), places))
+    return briefly(take()).pipe(
+      Effect.flatMap((left) =>
+        leaveAll(
+          occupy(
+            Option.getOrElse(left, () => []),
+            ...times()
+          )
+        )
+      ),
+      Effect.zipRight(Effect.addFinalizer(() => Effect.suspend(() => leaveAll(taken(...times())))))
     )
-    yield* leave(others)
-    yield* Effect.addFinalizer(() => Effect.flatMap(monotonicMillis, (at) => leave(budget.taken(at))))
   })
 
 /** Whether the key of a token (`tokenKey`) may be of the plane of a webhook, which may name no environment. */
 const isOfPlane = (key: string, plane: WebhookEvent["plane"]): boolean => {
-  const isProduction = key.startsWith(`${productionId} `)
-  if (plane._tag === "Production" || Option.isNone(plane.environmentId))
-    return isProduction === (plane._tag === "Production")
-  return key.startsWith(`${plane.environmentId.value} `)
+  const id = plane._tag === "Production" ? productionId : Option.getOrUndefined(plane.environmentId)
+  return id === undefined ? !key.startsWith(`${productionId} `) : key.startsWith(`${id} `)
+}
+
+const cataloguePath = `/obo-access/applications/${audience}/endpoints`
+const catalogueMillis = 600_000
+const maxCachedPlanes = 1_000
+const maxPathLength = 2_048
+const method = "POST"
+
+/**
+ * Absolute, at most 2048 characters, no leading `//`, no query, no fragment, no whitespace, no dot segments. A path that a
+ * URL parser would rewrite is invalid too, because the sent path would differ from the signed one.
+ */
+const isEndpointPath = (path: string): boolean =>
+  path.length <= maxPathLength &&
+  /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
+  URL.canParse(path, "http://host") &&
+  new URL(path, "http://host").pathname === path
+
+const pathIn = ({ endpoints }: Catalogue, id: TingEndpoint): Either.Either<string, UpstreamFailure> => {
+  const [endpoint, second] = endpoints.filter(({ endpoint_id }) => endpoint_id === id)
+  if (endpoint === undefined)
+    return Either.left(new Refused({ dependency: "iam", status: 404, code: "not_found" }))
+  return second === undefined && isEndpointPath(endpoint.path) && Object.keys(endpoint.metadata).length === 0
+    ? Either.right(endpoint.path)
+    : Either.left(new Unknown({ dependency: "iam", reason: `lists ${id} in another shape` }))
 }
 
 export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.HttpClient> = Layer.scoped(
@@ -78,7 +91,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
   Effect.gen(function* () {
     const { iam: settings, rateLimit } = yield* Settings
     const { iamCalls, sessionDigests } = yield* Store
-    const { applicationId, applicationSecret, callsPerMinute } = settings
+    const { applicationId, applicationSecret, callsPerMinute, webhookSecrets } = settings
     const call = makeIamCall(yield* HttpClient.HttpClient, settings)
     const credentials = makeCredentials(sessionDigests, applicationSecret)
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
@@ -87,50 +100,107 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       capacity: maxEnvironments,
       millis: environmentMillis
     })
+    /** IAM refuses the application's own secret, and an operator was told. */
+    let isRefused = false
 
-    const watch = makeSecretWatch(applicationId)
-    const send = <A>(plane: Plane, request: IamRequest<A>) => {
-      const sent = call(plane, request)
+    const noteRefusal = (plane: Plane, operation: string, refused: Refused): Effect.Effect<void> => {
+      if (!refusesSecret(refused)) return Effect.void
+      if (plane._tag === "Testing") return Effect.sync(() => environments.forget(digestOf(plane.secret)))
       // IAM refuses a stale signature, or one for another path, with the same code. The introspection before it shows a refused secret.
-      if (plane._tag === "Production") return request.path === exchangesPath ? sent : watch(sent)
-      return Effect.tapErrorTag(sent, "Refused", (refused) =>
-        Effect.sync(() => {
-          if (refusesSecret(refused)) environments.forget(secretKey(plane.secret))
-        })
-      )
+      if (isRefused || operation === "prove") return Effect.void
+      isRefused = true
+      return Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
+        failure: `${refused.status} ${refused.code}`,
+        advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
+        upstreamRequestId: refused.requestId
+      })
     }
-    const ask: Ask = (plane, request, counting, completedKey) =>
-      budget.within(
-        { plane: planeId(plane), ...counting, path: request.path },
-        completedKey
-      )(send(plane, request))
+
+    const ask: Ask = (plane, request) => {
+      const { credential, operation } = request
+      const sent = call(plane, request).pipe(
+        Effect.map((answer) => {
+          if (plane._tag === "Production") isRefused = false
+          return answer
+        }),
+        Effect.tapErrorTag("Refused", (refused) => noteRefusal(plane, operation, refused)),
+        budget.within(planeId(plane), request)
+      )
+      // No short-lived token is stored.
+      return credential === undefined || operation === "exchange"
+        ? sent
+        : credentials.recalling(credential, sent)
+    }
 
     /** Cached for 60 s under the secret's digest. The secret itself is not kept. */
     const resolvePlane: IamService["resolvePlane"] = (secret) => {
-      const credential = secretKey(secret)
-      const refused = Effect.failSync(
-        () => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
-      )
       const unresolved = Testing({ environmentId: "", secret, webhookKeyDigest: undefined })
-      const read = expectStatus(200, readTestingContext(applicationId))
-      const request = { operation: "testing_context", path: "/application/testing-context", read }
-      const asked = ask(unresolved, request, { plane: undefined, credential }).pipe(
-        Effect.tap(() => credentials.confirm(credential)),
-        Effect.tapErrorTag("Refused", (refusal) =>
-          Effect.when(credentials.recordRefusal(credential, "secret"), () => refusesSecret(refusal))
-        )
+      const credential = tokenKey(unresolved, secret)
+      const asked = ask(unresolved, {
+        operation: "testing_context",
+        path: "/application/testing-context",
+        credential,
+        read: readTestingContext(applicationId)
+      }).pipe(
+        Effect.tap(() => Effect.sync(() => credentials.confirm(credential))),
+        credentials.recordingRefusal(credential, "secret", refusesSecret)
       )
-      return environments.get(credential, asked).pipe(
-        credentials.unlessRefused(credential, refused),
+      return environments.get(digestOf(secret), asked).pipe(
+        credentials.unlessRefused(credential, refusedAs(401, "unauthenticated")),
         Effect.map((environment) => Testing({ ...environment, secret }))
       )
     }
 
-    const { forgetWhere, recordInactive, ...tokens } = yield* makeTokens(ask, credentials, settings)
-    const verifyWebhook = makeWebhookVerifier(settings.webhookSecrets)
+    /** Cached for 10 minutes by plane. */
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({
+      capacity: maxCachedPlanes,
+      millis: catalogueMillis
+    })
+    const catalogueOf = (plane: Plane) =>
+      catalogues.get(
+        planeId(plane),
+        ask(plane, { operation: "catalogue", path: cataloguePath, read: readCatalogue })
+      )
+
+    const prove: IamService["prove"] = (plane, { body, endpoint, key, organisation, subject }) =>
+      Effect.gen(function* () {
+        // A catalogue without the endpoint is fetched anew, so that a correction takes effect with the next proof.
+        const path = yield* Effect.tapError(pathIn(yield* catalogueOf(plane), endpoint), () =>
+          Effect.sync(() => catalogues.forget(planeId(plane)))
+        )
+        const credential = tokenKey(plane, subject)
+        const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
+        const bodyDigest = sha256(body)
+        // `hex(HMAC_SHA256(application secret, T.M.P.H.K))`.
+        const signature = createHmac("sha256", Redacted.value(secretOf(settings, plane)))
+          .update(`${timestamp}.${method}.${path}.${bodyDigest}.${key}`)
+          .digest("hex")
+        return yield* ask(plane, {
+          operation: "prove",
+          path: "/obo-access/exchanges",
+          key,
+          headers: { "x-obo-timestamp": String(timestamp), "x-obo-signature": signature },
+          json: {
+            org_id: organisation,
+            subject_token: Redacted.value(subject),
+            audience,
+            endpoint_id: endpoint,
+            metadata: {},
+            request: { method, body_sha256: bodyDigest }
+          },
+          credential,
+          read: readProof(plane, path)
+        }).pipe(
+          credentials.recordingRefusal(credential, "access", ({ code }) => code === "invalid_subject_token")
+        )
+      })
+
+    const { forgetWhere, ...tokens } = yield* makeTokens(ask, credentials, settings)
+    const verifyWebhook = makeWebhookVerifier(webhookSecrets)
     return {
       ...tokens,
-      ...(yield* makeProofs(ask, (plane) => secretOf(settings, plane), recordInactive)),
+      prove,
+      warmCatalogue: (plane) => Effect.ignore(catalogueOf(plane)),
       resolvePlane,
       verifyWebhook: (delivery) =>
         Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))

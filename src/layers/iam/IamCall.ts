@@ -5,17 +5,18 @@ import type { HttpClient } from "@effect/platform/HttpClient"
 import * as UrlParams from "@effect/platform/UrlParams"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import type { UpstreamKey } from "../../services/Iam.ts"
-import type { Plane, PlaneId } from "../../services/Plane.ts"
+import { deadTokenCodes, type UpstreamKey } from "../../services/Iam.ts"
+import type { Plane } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
-import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
+import { expectStatus, type ResponseReader } from "../upstream/UpstreamResponse.ts"
 
 /** A call with neither a form nor JSON is a GET. */
 export interface IamRequest<A> {
+  /** `exchange` is of an SLT. */
   readonly operation: string
   /** Below `/api/v1`. */
   readonly path: string
@@ -24,37 +25,21 @@ export interface IamRequest<A> {
   readonly key?: UpstreamKey
   readonly headers?: Readonly<Record<string, string>>
   readonly read: ResponseReader<A>
-}
-
-/** What a call to IAM counts as. */
-export interface Counting {
-  /** Undefined for a testing secret that IAM has not resolved; that of the call if absent. */
-  readonly plane?: PlaneId | undefined
-  /** The key of the credential (`Credentials`); none for the application's own calls. */
+  /** The key of the credential that it presents (`Credentials`); none for the application's own calls. */
   readonly credential?: string | undefined
-  /** `login` exchanges an SLT; the others present a token of the session. */
-  readonly use?: "login" | "refresh" | "logout"
-  /** It probes the path for the call of the credential: it has the class of that call, and counts for no login, actor or turn. */
-  readonly isProbe?: boolean
+  /** The key of the token whose introspection completes the exchange. */
+  readonly completedBy?: (answer: A) => string
 }
 
-/**
- * Makes a call within the budget, or fails with 429 and the seconds after which it finds a place. `completedKey`: of the token whose
- * introspection completes an exchange.
- */
-export type Ask = <A>(
-  plane: Plane,
-  request: IamRequest<A>,
-  counting?: Counting,
-  completedKey?: (answer: A) => string
-) => Effect.Effect<A, UpstreamFailure>
+export const introspectPath = "/oauth/introspect"
 
-/** Where proofs are exchanged, below `/api/v1`. */
-export const exchangesPath = "/obo-access/exchanges"
+/** Makes a call within the budget, or fails with 429 and the seconds after which it finds a place. */
+export type Ask = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
 
-const versionHeader = "silicon-iam-api-version"
-
-const bodyOf = ({ form, json }: IamRequest<unknown>): HttpBody.HttpBody | undefined => {
+const bodyOf = ({
+  form,
+  json
+}: Pick<IamRequest<unknown>, "form" | "json">): HttpBody.HttpBody | undefined => {
   if (form !== undefined) return HttpBody.urlParams(UrlParams.fromInput(form))
   return json === undefined ? undefined : HttpBody.unsafeJson(json)
 }
@@ -63,7 +48,7 @@ const bodyOf = ({ form, json }: IamRequest<unknown>): HttpBody.HttpBody | undefi
 export const secretOf = ({ applicationSecret }: SettingsValues["iam"], plane: Plane): Redacted.Redacted =>
   plane._tag === "Testing" ? plane.secret : applicationSecret
 
-export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"]) => {
+export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"]): Ask => {
   const upstream = makeUpstream(client, {
     dependency: "iam",
     url: settings.url,
@@ -77,10 +62,10 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
       notExecutedCode: "server_overloaded"
     }),
     // identity-service.md 1.2: absent is accepted on ordinary calls.
-    rejectHeaders: (headers) =>
-      (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
+    rejectHeaders: ({ "silicon-iam-api-version": version = "v1" }) =>
+      version === "v1" ? undefined : "answered in another version of its contract"
   })
-  return <A>(plane: Plane, request: IamRequest<A>): Effect.Effect<A, UpstreamFailure> =>
+  return (plane, request) =>
     Effect.flatMap(RequestContext, ({ recording }) => {
       const { headers, key, operation, path, read } = request
       const secret = Redacted.value(secretOf(settings, plane))
@@ -100,7 +85,8 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
           ...headers
         },
         body,
-        read
+        // identity-service.md 10.3: a proof comes with any 2xx.
+        read: operation === "prove" ? read : expectStatus(200, read)
       })
     })
 }
@@ -109,28 +95,10 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
 export const refusesSecret = ({ code, status }: Refused): boolean =>
   status !== 429 && (code === "invalid_client" || code === "unauthenticated")
 
-/** IAM refused the presented credential itself. */
-export const refusesCredential = (refused: Refused): boolean =>
-  refused.status !== 429 && refused.code !== "idempotency_in_progress" && !refusesSecret(refused)
+/** A refusal by IAM that is repeated without a call. */
+export const refusedAs = (status: number, code: string) =>
+  Effect.failSync(() => new Refused({ dependency: "iam", status, code }))
 
-/** Logs once when IAM begins to refuse the application's own secret, and once when it accepts it again. */
-export const makeSecretWatch = (applicationId: string) => {
-  let isRefused = false
-  return <A>(call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-    call.pipe(
-      Effect.tap(() => {
-        if (!isRefused) return Effect.void
-        isRefused = false
-        return Effect.logInfo("IAM accepts the application's secret again")
-      }),
-      Effect.tapErrorTag("Refused", (refused) => {
-        if (isRefused || !refusesSecret(refused)) return Effect.void
-        isRefused = true
-        return Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
-          failure: `${refused.status} ${refused.code}`,
-          advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
-          upstreamRequestId: refused.requestId
-        })
-      })
-    )
-}
+/** IAM refused the token that was to be exchanged. */
+export const refusesToken = ({ code, status }: Refused): boolean =>
+  status !== 429 && deadTokenCodes.includes(code)

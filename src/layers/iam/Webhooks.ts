@@ -24,19 +24,12 @@ type Checked<A> = Either.Either<A, string>
 /** Seconds between sender and receiver, either way, inclusive. */
 const tolerance = 300
 
-const names = {
-  eventId: "x-silicon-iam-event-id",
-  timestamp: "x-silicon-iam-timestamp",
-  keyVersion: "x-silicon-iam-key-version",
-  signature: "x-silicon-iam-signature"
-} as const
-
-/** The value of a header that occurs exactly once, and has the form. */
-const readHeader = ({ rawHeaders }: Delivery, name: keyof typeof names, form: RegExp): Checked<string> => {
+/** The value of a header that occurs exactly once, and has the form. `name` in lower case. */
+const readHeader = ({ rawHeaders }: Delivery, name: string, form: RegExp): Checked<string> => {
   const [value = "", second] = rawHeaders.filter(
-    (_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === names[name]
+    (_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name
   )
-  return second === undefined && form.test(value) ? Either.right(value) : Either.left(names[name])
+  return second === undefined && form.test(value) ? Either.right(value) : Either.left(name)
 }
 
 /** No sign, no leading zero, and a number that a double holds exactly. */
@@ -46,10 +39,10 @@ const positivePattern = /^[1-9]\d{0,14}$/
 const readSigningTime = (secrets: Secrets, delivery: Delivery): Checked<number> =>
   Either.gen(function* () {
     const { body } = delivery
-    const timestamp = yield* readHeader(delivery, "timestamp", positivePattern)
-    const version = yield* readHeader(delivery, "keyVersion", positivePattern)
+    const timestamp = yield* readHeader(delivery, "x-silicon-iam-timestamp", positivePattern)
+    const version = yield* readHeader(delivery, "x-silicon-iam-key-version", positivePattern)
     yield* expectAll([body.length <= bodyLimits.webhook, "size"])
-    const signature = yield* readHeader(delivery, "signature", /^v1=[0-9a-f]{64}$/)
+    const signature = yield* readHeader(delivery, "x-silicon-iam-signature", /^v1=[0-9a-f]{64}$/)
     const secret = yield* Either.fromNullable(secrets.get(Number(version)), () => "unknown key version")
     const digest = createHmac("sha256", Redacted.value(secret)).update(`${timestamp}.`).update(body).digest()
     const given = Buffer.from(signature.slice("v1=".length), "hex")
@@ -73,7 +66,15 @@ const eventFields = {
     Schema.pattern(/^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/),
     Schema.filter((text) => !Number.isNaN(Date.parse(text)))
   ),
-  aggregate: JsonObject
+  aggregate: Schema.Struct(
+    {
+      type: Schema.NonEmptyString,
+      // A UUID, or since 4.0 the text of an identity: `carbon.updated.v1` has "c:ana" (identity-service.md 11.2).
+      id: Schema.NonEmptyString,
+      version: PositiveInt
+    },
+    { key: Schema.String, value: Schema.Unknown }
+  )
 }
 
 /** Unknown extra members are tolerated. */
@@ -85,65 +86,56 @@ const decodeProduction = Schema.decodeUnknownEither(
   })
 )
 
-/** No other members at any of the three levels; `environment_id` and `generation` come together or not at all. */
+const agrees = (repeated: unknown, value: unknown): boolean => repeated === undefined || repeated === value
+
+const TestMetadata = Schema.Struct({
+  ...eventFields,
+  organization_id: Schema.NullOr(Uuid),
+  environment_id: Schema.optionalWith(Uuid, { exact: true }),
+  generation: Schema.optionalWith(PositiveInt, { exact: true })
+}).pipe(
+  // The two come together or not at all. The aggregate may repeat them, but not contradict them.
+  Schema.filter(
+    ({ aggregate, environment_id, generation }) =>
+      (environment_id === undefined) === (generation === undefined) &&
+      agrees(aggregate.environment_id, environment_id) &&
+      agrees(aggregate.generation, generation)
+  )
+)
+
+/** No other members at any of the three levels. */
 const decodeTest = Schema.decodeUnknownEither(
   Schema.Struct({
     test: Schema.Struct({
       testing_key: Schema.String.pipe(Schema.pattern(/^[A-Za-z0-9]{32}$/)),
-      metadata: Schema.Struct({
-        ...eventFields,
-        organization_id: Schema.NullOr(Uuid),
-        environment_id: Schema.optionalWith(Uuid, { exact: true }),
-        generation: Schema.optionalWith(PositiveInt, { exact: true })
-      }).pipe(
-        Schema.filter(
-          ({ environment_id, generation }) => (environment_id === undefined) === (generation === undefined)
-        )
-      ),
+      metadata: TestMetadata,
       data: JsonObject
     })
   }),
   { onExcessProperty: "error" }
 )
 
-const decodeAggregate = Schema.decodeUnknownEither(
-  Schema.Struct({
-    type: Schema.NonEmptyString,
-    // A UUID, or since 4.0 the text of an identity: `carbon.updated.v1` has "c:ana" (identity-service.md 11.2).
-    id: Schema.NonEmptyString,
-    version: PositiveInt
-  })
-)
-
 /** The event of a delivery that was signed at a time; in seconds. `eventId` comes from the header. */
 const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<WebhookEvent> =>
   Either.gen(function* () {
-    const eventId = yield* readHeader(delivery, "eventId", uuidPattern)
+    const eventId = yield* readHeader(delivery, "x-silicon-iam-event-id", uuidPattern)
     yield* expectAll([Math.abs(now - signedAt) <= tolerance, "age"])
     const value = yield* Either.mapLeft(parseJson(delivery.body), () => "JSON")
-    if (!Schema.is(JsonObject)(value)) return yield* Either.left("JSON object")
-    const test = Object.hasOwn(value, "test")
+    const isTest = Schema.is(JsonObject)(value) && Object.hasOwn(value, "test")
+    const test = isTest
       ? (yield* Either.mapLeft(decodeTest(value), () => "testing envelope")).test
       : undefined
     const { data, ...event } =
       test === undefined
         ? yield* Either.mapLeft(decodeProduction(value), () => "production envelope")
         : { ...test.metadata, data: test.data }
-    // The aggregate may repeat these members, but not contradict them.
-    const isRepeated = (name: "environment_id" | "generation") =>
-      !Object.hasOwn(event.aggregate, name) || event.aggregate[name] === test?.metadata[name]
-    yield* expectAll([
-      test === undefined || (isRepeated("environment_id") && isRepeated("generation")),
-      "environment of the aggregate"
-    ])
-    const aggregate = yield* Either.mapLeft(decodeAggregate(event.aggregate), () => "aggregate")
     yield* expectAll([event.event_id === eventId, "event id"])
     return {
       eventId,
       eventType: event.event_type,
       occurredAt: event.occurred_at,
       organisationUuid: Option.fromNullable(event.organization_id),
-      aggregate,
+      aggregate: event.aggregate,
       data,
       plane:
         test === undefined

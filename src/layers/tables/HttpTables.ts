@@ -99,9 +99,7 @@ const make = (
     failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
   })
 
-  const write = Effect.fnUntraced(function* (
-    records: ReadonlyArray<TableRecord>
-  ): Effect.fn.Return<WriteResult, UpstreamFailure> {
+  const write: TablesService["write"] = Effect.fnUntraced(function* (records) {
     const batchId = yield* Effect.sync(() => randomUUID())
     const result = yield* upstream({
       operation: "write",

@@ -14,7 +14,7 @@ import { Settings } from "../../services/Settings.ts"
 import { type PreparedCall, Ting } from "../../services/Ting.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
-import { expectAll, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
+import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
 const utf8 = new TextEncoder()
 const serialise = (fields: object): Uint8Array => utf8.encode(JSON.stringify(fields))
@@ -31,14 +31,11 @@ const readGrant = readJson(
 /** 201 for a new or reactivated grant, 200 for an active one. */
 const readRegistration = (applicationId: string, recipient: string): ResponseReader<Subscription> =>
   expectStatus([200, 201], (response) =>
-    Either.gen(function* () {
-      const grant = yield* readGrant(response)
-      yield* expectAll(
-        [grant.app_id === applicationId, "is for another application"],
-        [grant.for === recipient, "is for another recipient"]
-      )
-      return grant
-    })
+    Either.filterOrLeft(
+      readGrant(response),
+      (grant) => grant.app_id === applicationId && grant.for === recipient,
+      () => "is for another application or recipient"
+    )
   )
 
 const readTing = readJson(
@@ -55,11 +52,14 @@ const readTing = readJson(
 /** 202 for a first acceptance, 200 for a replay of it. */
 const readAcceptance = (key: string): ResponseReader<SentTing> =>
   expectStatus([200, 202], (response) =>
-    Either.gen(function* () {
-      const { status: _, ...ting } = yield* readTing(response)
-      yield* expectAll([ting.key === key, "is for another key"])
-      return { ...ting, replayed: response.status === 200 }
-    })
+    Either.filterOrLeft(
+      Either.map(readTing(response), ({ status: _, ...ting }) => ({
+        ...ting,
+        replayed: response.status === 200
+      })),
+      (ting) => ting.key === key,
+      () => "is for another key"
+    )
   )
 
 /** Both testing headers, or neither. */

@@ -1,6 +1,6 @@
 /** The `Tracker` port over GitHub Issues (issue-tracker.md 1, 2 and 4), or off. */
 import * as HttpBody from "@effect/platform/HttpBody"
-import { HttpClient } from "@effect/platform/HttpClient"
+import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
@@ -95,7 +95,7 @@ const readPage: ResponseReader<Page> = (response) =>
 const tokenExpires = trackerTokenExpires({})
 
 /** From every answer to a token that expires: an operator is warned before it ends. */
-const recordTokenExpiry = ({ headers }: UpstreamResponse): void => {
+const recordTokenExpiry = ({ headers }: Pick<UpstreamResponse, "headers">): void => {
   // `2026-12-21 07:27:00 UTC`, or with an offset.
   const text = headers["github-authentication-token-expiration"] ?? ""
   const end = Date.parse(text.replace(" UTC", "Z").replace(" ", "T").replace(" ", ""))
@@ -103,34 +103,20 @@ const recordTokenExpiry = ({ headers }: UpstreamResponse): void => {
 }
 
 const makeGitHub = (
-  client: HttpClient,
+  client: HttpClient.HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
   /** Of the token's account, once a call has shown it; in lower case, for logins are compared without case. */
   let ownLogin: string | undefined
   const path = issuesPath(settings)
-  const upstream = makeUpstream(client, {
+  const noted = HttpClient.tap(client, (response) => Effect.sync(() => recordTokenExpiry(response)))
+  const upstream = makeUpstream(noted, {
     ...gitHubTarget(settings.url),
-    failureOf: (_, response, now) => {
-      recordTokenExpiry(response)
-      return gitHubFailure(response, now)
-    }
+    failureOf: (_, response, now) => gitHubFailure(response, now)
   })
 
-  const call = <A>(
-    operation: string,
-    request: GitHubRequest,
-    success: number,
-    read: ResponseReader<A>
-  ): Effect.Effect<A, UpstreamFailure> =>
-    upstream({
-      ...toUpstreamRequest(settings, request),
-      operation,
-      read: (response) => {
-        recordTokenExpiry(response)
-        return expectStatus(success, read)(response)
-      }
-    })
+  const call = <A>(operation: string, request: GitHubRequest, success: number, read: ResponseReader<A>) =>
+    upstream({ ...toUpstreamRequest(settings, request), operation, read: expectStatus(success, read) })
 
   const file: TrackerService["file"] = ({ body, title }) =>
     Effect.map(
@@ -150,8 +136,9 @@ const makeGitHub = (
   /** Each page, up to 6 MB of other people's text, is released before the next one is requested. */
   const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
     Effect.gen(function* () {
+      const own = yield* findOwnLogin
       // By number: issues that move between pages can appear twice.
-      const found = new Map<number, FoundIssue & { readonly author: string | undefined }>()
+      const found = new Map<number, FoundIssue>()
       let query: Readonly<Record<string, string>> | undefined = {
         state: "all",
         sort: "created",
@@ -164,40 +151,28 @@ const makeGitHub = (
         const { issues, next }: Page = yield* call("list", { method: "GET", path, query }, 200, readPage)
         for (const { body, created_at, html_url, number, pull_request, state, user } of issues) {
           const isIssue = pull_request === undefined && Date.parse(created_at) >= since
-          if (isIssue && (body ?? "").split(/\r?\n/).some((line) => line.trim() === marker))
-            found.set(number, {
-              number,
-              url: html_url,
-              open: state !== "closed",
-              author: user?.login.toLowerCase()
-            })
+          // Anybody can copy a marker from a public issue, also into an older issue of their own.
+          const isOurs = isIssue && user?.login.toLowerCase() === own
+          if (isOurs && (body ?? "").split(/\r?\n/).some((line) => line.trim() === marker))
+            found.set(number, { number, url: html_url, open: state !== "closed" })
         }
         const oldest = issues.at(-1)
         query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : next
       }
-      const hits = [...found.values()].sort((left, right) => left.number - right.number)
-      if (hits.length === 0) return []
-      // Anybody can copy a marker from a public issue, also into an older issue of their own. The account is asked for only when
-      // there is something to compare.
-      const own = yield* findOwnLogin
-      return hits.filter(({ author }) => author === own)
+      return [...found.values()].sort((left, right) => left.number - right.number)
     })
 
   const closeDuplicate: TrackerService["closeDuplicate"] = ({ number }, original) =>
     Effect.gen(function* () {
       const issue = `${path}/${number}`
-      const text = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
+      const body = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
+      const comment = { method: "POST", path: `${issue}/comments`, body: { body } } as const
       // A locked issue, for example, refuses comments; a refused token is refused by the closing, too.
-      yield* call(
-        "comment",
-        { method: "POST", path: `${issue}/comments`, body: { body: text } },
-        201,
-        readNothing
-      ).pipe(Effect.catchTag("Refused", () => Effect.void))
+      yield* Effect.catchTag(call("comment", comment, 201, readNothing), "Refused", () => Effect.void)
       // One second between writes (issue-tracker.md 3).
       yield* Effect.sleep("1 second")
-      const body = { state: "closed", state_reason: "not_planned" }
-      yield* call("close", { method: "PATCH", path: issue, body }, 200, readIssue)
+      const closed = { state: "closed", state_reason: "not_planned" }
+      yield* call("close", { method: "PATCH", path: issue, body: closed }, 200, readIssue)
     })
 
   return { enabled: true, file, findByMarker, closeDuplicate }
@@ -207,9 +182,10 @@ const off = () => Effect.dieMessage("no tracker is configured")
 const trackerOff: TrackerService = { enabled: false, file: off, findByMarker: off, closeDuplicate: off }
 
 /** GitHub when a token is set (`MUSIC_GITHUB_TOKEN`). Without one nothing is filed and nothing is degraded. */
-export const TrackerFromSettings: Layer.Layer<Tracker, never, Settings | HttpClient> = Layer.effect(
-  Tracker,
-  Effect.zipWith(Settings, HttpClient, ({ tracker }, client) =>
-    Option.match(tracker, { onNone: () => trackerOff, onSome: (target) => makeGitHub(client, target) })
+export const TrackerFromSettings: Layer.Layer<Tracker, never, Settings | HttpClient.HttpClient> =
+  Layer.effect(
+    Tracker,
+    Effect.zipWith(Settings, HttpClient.HttpClient, ({ tracker }, client) =>
+      Option.match(tracker, { onNone: () => trackerOff, onSome: (target) => makeGitHub(client, target) })
+    )
   )
-)

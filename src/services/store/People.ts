@@ -166,11 +166,6 @@ export const makeSessionDigests = ({ read, sql, write }: Database) => ({
           SELECT login, actor FROM session_digests WHERE digest = ${digest} AND ends_at > ${now}`)
       )
     ),
-  nameActor: (login: string, actor: string) =>
-    write(lane)(
-      "SessionDigests.nameActor",
-      run(sql`UPDATE session_digests SET actor = ${actor} WHERE login = ${login}`)
-    ),
   forgetToken: (digest: string) =>
     write(lane)("SessionDigests.forgetToken", run(sql`DELETE FROM session_digests WHERE digest = ${digest}`)),
   forgetLogin: (login: string) =>

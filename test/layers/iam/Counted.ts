@@ -115,7 +115,7 @@ export const countedIam = ({ calls = 110, left = [], rateLimit = true }: Counted
     }
     const sessionDigests: SessionDigests = {
       find: (digest) => Effect.sync(() => Option.fromNullable(logins.get(digest))),
-      ...{ remember: () => Effect.void, nameActor: () => Effect.void },
+      remember: () => Effect.void,
       ...{ forgetToken: () => Effect.void, forgetLogin: () => Effect.void }
     }
     // The budget reads these two only.

@@ -66,7 +66,6 @@ const everyOperation = (store: StoreService) =>
       loginOutcomes.find(key),
       sessionDigests.remember("production", login, [token]),
       sessionDigests.find("access"),
-      sessionDigests.nameActor("login", "actor"),
       sessionDigests.forgetToken("access"),
       sessionDigests.forgetLogin("login"),
       iamCalls.leave("process", []),
