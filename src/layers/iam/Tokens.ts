@@ -93,8 +93,7 @@ export const makeTokens = (
       if (!credentials.isJustReceived(key, at)) return credentials.recordRefusal(key, "access")
       return new Unknown({
         dependency: "iam",
-        reason: "reports a token as inactive that it has just issued or replayed",
-        inactive: true
+        reason: "reports a token as inactive that it has just issued or replayed"
       })
     }
 
@@ -180,7 +179,7 @@ export const makeTokens = (
         Effect.tapErrorTag("Refused", ({ code, status }) =>
           Effect.when(
             credentials.recordRefusal(credential, "refresh"),
-            () => status !== 429 && deadTokenCodes.includes(code)
+            () => status !== 429 && deadTokenCodes.some((dead) => dead === code)
           )
         )
       )
