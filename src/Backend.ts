@@ -17,7 +17,6 @@ import { Readiness } from "./services/usecases/Readiness.ts"
 import { Drain } from "./services/Drain.ts"
 import { Idempotency } from "./services/combinators/Idempotency.ts"
 import { Notifications } from "./services/usecases/Notifications.ts"
-import { Planes } from "./services/usecases/Planes.ts"
 import { Reports } from "./services/usecases/Reports.ts"
 import { Sessions } from "./services/usecases/Sessions.ts"
 import { Telemetry } from "./services/usecases/Telemetry.ts"
@@ -47,13 +46,7 @@ const makePorts = (given: UpstreamsAndStore) =>
   )
 
 const makeUseCases = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
-  Layer.mergeAll(
-    Planes.Default,
-    Reports.Default,
-    Telemetry.Default,
-    Webhooks.Default,
-    Readiness.Default
-  ).pipe(
+  Layer.mergeAll(Reports.Default, Telemetry.Default, Webhooks.Default, Readiness.Default).pipe(
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(Notifications.Default),
     Layer.provideMerge(Layer.mergeAll(Idempotency.Default, UpstreamPlaces.Default, stopOnDrain(delivery)))

@@ -56,7 +56,8 @@ export const toEnvelope = (failure: Failure) => ({
 
 /** The response headers of a failure. */
 export const failureHeaders = (failure: Failure): Readonly<Record<string, string>> => {
-  const retryAfter = failure.retryAfterSeconds ?? (failureStatus(failure) === 429 ? 1 : undefined)
+  const isBrief = failureStatus(failure) === 429 || failure.code === "idempotency_in_progress"
+  const retryAfter = failure.retryAfterSeconds ?? (isBrief ? 1 : undefined)
   return {
     "cache-control": "no-store",
     ...(retryAfter === undefined ? {} : { "retry-after": String(Math.max(1, Math.ceil(retryAfter))) }),

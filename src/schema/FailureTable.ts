@@ -47,7 +47,7 @@ export const failureTable = {
     status: 403,
     retryable: false,
     message: "The request was refused by policy.",
-    hint: "Choose one of your organisations, or ask its administrator; details contain the reason."
+    hint: "Choose one of your organisations, or log in again and grant one; details contain the reason."
   },
   reconsent_required: {
     status: 403,

@@ -18,11 +18,8 @@ export const hasLengthBetween = (low: number, high: number, text: string): boole
 export const Text = (minLength: number, maxLength: number) =>
   Schema.String.pipe(
     Schema.filter((text) => hasLengthBetween(minLength, maxLength, text), {
-      message: () =>
-        minLength === 0
-          ? `must be at most ${maxLength.toLocaleString("en")} characters`
-          : `must be ${minLength} to ${maxLength.toLocaleString("en")} characters`,
-      jsonSchema: minLength === 0 ? { maxLength } : { minLength, maxLength }
+      message: () => `must be ${minLength} to ${maxLength.toLocaleString("en")} characters`,
+      jsonSchema: { minLength, maxLength }
     })
   )
 

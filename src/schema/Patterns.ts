@@ -25,3 +25,10 @@ export const clientVersionPattern = /^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/
 
 /** Characters of the longest version that a client may send. */
 export const clientVersionMaxLength = 64
+
+/** The three numbers of a version; a pre-release counts as its release. */
+const numbersOf = (version: string): string => /^[\d.]+/.exec(version)?.[0] ?? "0"
+
+/** Whether a version precedes another one. */
+export const isLowerVersion = (one: string, other: string): boolean =>
+  numbersOf(one).localeCompare(numbersOf(other), "en", { numeric: true }) < 0

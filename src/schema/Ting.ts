@@ -10,11 +10,11 @@ const keyLimit = 200
 const controlCharacters = /\p{Cc}/u
 
 const TingKey = Schema.String.pipe(
-  Schema.filter((key) => {
-    const bytes = Buffer.byteLength(key)
-    if (bytes < 1 || bytes > keyLimit) return `must be 1 to ${keyLimit} bytes of UTF-8`
-    return controlCharacters.test(key) ? "must not contain control characters" : true
-  })
+  Schema.filter(
+    (key) =>
+      (key !== "" && Buffer.byteLength(key) <= keyLimit && !controlCharacters.test(key)) ||
+      `must be 1 to ${keyLimit} bytes of UTF-8 without control characters`
+  )
 ).annotations({
   jsonSchema: { minLength: 1, maxLength: keyLimit },
   description: "1 to 200 UTF-8 bytes, no control characters, starts with `<your public id>/`"

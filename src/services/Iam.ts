@@ -12,7 +12,7 @@ import type { UpstreamFailure } from "./UpstreamFailure.ts"
 export type UpstreamKey = string & { readonly UpstreamKey: unique symbol }
 
 /** Codes that end the presented token (identity-service.md 3). */
-export const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
+export const deadTokenCodes = ["invalid_grant", "refresh_token_reuse", "invalid_token"] as const
 
 /** A fresh pair of tokens. */
 export interface TokenGrant {
@@ -75,21 +75,21 @@ export interface Proof {
 
 /** A webhook delivery whose signature, form and plane fields are valid (identity-service.md 11.2). Holds no testing key. */
 export interface WebhookEvent {
-  readonly plane: { readonly _tag: "Production" } | WebhookTestingPlane
+  readonly plane:
+    | { readonly _tag: "Production" }
+    | {
+        readonly _tag: "Testing"
+        /** Older senders leave it out. */
+        readonly environmentId: Option.Option<string>
+        /** Lower-case hex SHA-256 of the delivery's testing key; the key itself is dropped. */
+        readonly keyDigest: string
+      }
   readonly eventId: string
   readonly eventType: string
   readonly occurredAt: string
   readonly organisationUuid: Option.Option<string>
   readonly aggregate: { readonly type: string; readonly id: string; readonly version: number }
   readonly data: Readonly<Record<string, unknown>>
-}
-
-interface WebhookTestingPlane {
-  readonly _tag: "Testing"
-  /** Older senders leave it out. */
-  readonly environmentId: Option.Option<string>
-  /** Lower-case hex SHA-256 of the delivery's testing key; the key itself is dropped. */
-  readonly keyDigest: string
 }
 
 /**

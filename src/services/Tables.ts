@@ -14,13 +14,10 @@ export interface TableRecord {
   readonly json: string
 }
 
-/** Reasons for which the service rejects a record permanently. */
-type RecordRefusal = "unauthorized" | "size_exceeded" | "invalid"
-
-/** Records that are not listed were accepted. */
+/** Records that are not listed were accepted; `code` is why one was rejected for good. */
 export interface WriteResult {
   readonly duplicates: ReadonlyArray<string>
-  readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: RecordRefusal | (string & {}) }>
+  readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: string }>
 }
 
 export interface TablesService {

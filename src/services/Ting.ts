@@ -1,7 +1,7 @@
 /** The port of the notification service (Ting). Contract: notification-service.md. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
-import type { SentTing, Subscription } from "../schema/Ting.ts"
+import type { SentTing, Subscription, TingRequest } from "../schema/Ting.ts"
 import type { Proof, TingEndpoint } from "./Iam.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -18,14 +18,9 @@ interface TingService {
     readonly organisation: string
     readonly publicId: string
   }) => PreparedCall
-  readonly prepareTing: (message: {
-    readonly organisation: string
-    readonly recipient: string
-    readonly type: string
-    readonly key: string
-    readonly data: Readonly<Record<string, unknown>>
-    readonly metadata: Readonly<Record<string, unknown>> | undefined
-  }) => PreparedCall
+  readonly prepareTing: (
+    ting: TingRequest & { readonly organisation: string; readonly recipient: string }
+  ) => PreparedCall
   /** Registers a recipient. Re-activates a grant that the recipient revoked, so call it only at their explicit request. */
   readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<Subscription, UpstreamFailure>
   readonly send: (call: PreparedCall, proof: Proof) => Effect.Effect<SentTing, UpstreamFailure>

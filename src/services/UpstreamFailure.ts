@@ -38,8 +38,6 @@ export class Unknown extends Data.TaggedError("Unknown")<{
   readonly retryAfterSeconds?: number | undefined
   /** The deadline of the caller's request left less than a second for the call: this says nothing about the dependency. */
   readonly isLate?: boolean
-  /** IAM called a token inactive, and the answer is no verdict. */
-  readonly inactive?: true
 }> {}
 
 export type UpstreamFailure = Refused | NotExecuted | Unknown

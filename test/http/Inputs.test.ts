@@ -263,12 +263,15 @@ sharing(sharedInMemory())("The selector of a testing plane", (it) => {
       server.reached.length = 0
       const answer = yield* server.send(withHeaders({ "x-testing-environment-key": musicSecret })(sent))
       const inPlane = !["healthz", "readyz", "version", "receive"].includes(name)
-      expect([name, server.reached.some(({ useCase }) => useCase === "resolve")]).toEqual([name, inPlane])
+      expect([name, server.reached.some(({ useCase }) => useCase === "resolvePlane")]).toEqual([
+        name,
+        inPlane
+      ])
       if (!inPlane) {
         expect([name, answer.status]).toEqual([name, 200])
         expect((yield* server.send(withHeaders({ "x-testing-environment-key": "" })(sent))).status).toBe(200)
       }
-      const plane = server.reached.find(({ useCase }) => !["resolve", "readiness"].includes(useCase))
+      const plane = server.reached.find(({ useCase }) => !["resolvePlane", "readiness"].includes(useCase))
         ?.input[0]
       if (name === "iam") expect(answer.text).toContain(environmentId)
       else if (inPlane) expect([name, plane]).toMatchObject([name, { _tag: "Testing", environmentId }])

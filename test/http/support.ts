@@ -22,7 +22,6 @@ import { clientTables } from "../../src/schema/Telemetry.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { Production } from "../../src/services/Plane.ts"
-import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Readiness } from "../../src/services/usecases/Readiness.ts"
 import { Reports } from "../../src/services/usecases/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
@@ -146,7 +145,6 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
         )
       })
     const spies = Layer.mergeAll(
-      spyOn(Planes, watch),
       spyOn(Sessions, watch),
       spyOn(Notifications, watch),
       spyOn(Reports, watch),
@@ -311,7 +309,7 @@ export const expectEnvelope = (answer: Answer, status: number, code: string): vo
 
 /** The use cases that were reached. A plane is resolved before them. */
 export const used = ({ reached }: Pick<Backend, "reached">): ReadonlyArray<string> =>
-  reached.map(({ useCase }) => useCase).filter((name) => name !== "resolve")
+  reached.map(({ useCase }) => useCase).filter((name) => name !== "resolvePlane")
 
 export const requestLines = ({ lines }: Pick<Backend, "lines">): ReadonlyArray<LogLine> =>
   lines.filter(({ message }) => message === "Request")

@@ -1,7 +1,6 @@
 /** The forms of public ids and of versions. Those of headers are in the table of inputs. */
 import { expect, it } from "vitest"
-import { isLowerVersion } from "../../src/schema/ClientVersion.ts"
-import { clientVersionPattern, publicIdPattern } from "../../src/schema/Patterns.ts"
+import { clientVersionPattern, isLowerVersion, publicIdPattern } from "../../src/schema/Patterns.ts"
 
 const a = (count: number) => "a".repeat(count)
 

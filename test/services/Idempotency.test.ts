@@ -94,7 +94,6 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
     ["apart", one, { ...one, operation: "refresh" }],
     ["apart", one, at("a")],
     ["apart", at("a"), at("b")],
-    ["apart", one, { ...one, organisation: "acme" }],
     ["apart", one, { ...one, callerKey: "another" }],
     // The preference is sent to IAM.
     ["apart", one, one, [true, false]],

@@ -1,7 +1,7 @@
 /** What counts as a credential where programs write it and people paste it, and that all other text stays. */
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import { redact, redactedText, redactJson, redactReport } from "../../src/services/text/Redaction.ts"
+import { redact, redactedText, redactObject, redactReport } from "../../src/services/text/Redaction.ts"
 
 const base64 = (text: string) => Buffer.from(text).toString("base64")
 const token = `oat_${"a1B2".repeat(10)}xyz`
@@ -144,7 +144,8 @@ describe("Redaction of a text", () => {
   it("removes a header's value in any shape, alone and from JSON", () => {
     for (const row of headers) {
       expect(redact(given(row))).toBe(clean(row))
-      if (isJson(row)) expect(redactJson(JSON.parse(given(row))), row).toEqual(JSON.parse(clean(row)))
+      if (isJson(row))
+        expect(redactObject({ row: JSON.parse(given(row)) }), row).toEqual({ row: JSON.parse(clean(row)) })
     }
   })
 
@@ -169,7 +170,7 @@ describe("Redaction of a text", () => {
 describe("Redaction of JSON", () => {
   /** Headers that are listed with their values are removed, not words beside the name. */
   const rows: ReadonlyArray<string> = [
-    `{"«${token}»":1,"«${token}2» 2":["«${token}»",{"deep":"x «${token}»"}]}`,
+    `{"«${token}»":1,"other":["«${token}»",{"deep":"x «${token}»"}]}`,
     '{"Authorization":"«Digest abc»","Proxy-Authorization":"«any»","other":"kept","Author%69zation":"«opaque»"}',
     '{"authorization":["«Basic short»"],"none":null,"yes":true,"n":1.5}',
     '{"__proto__":{"a":1}}',
@@ -178,16 +179,13 @@ describe("Redaction of JSON", () => {
     '{"name":"authorization","value":"step 3 of 4"}',
     '{"name":"request.headers.authorization","value":"«a1b2c3d4a1b2c3d4»"}',
     `["login","after «${token}» it ends"]`,
-    '{"authorization":{"key":"Authorization","value":"«hunter2-secret»"}}',
     `{"Author\u200Bization":"«opaque»","«oat_\u200B${t}x»":1}`,
     '["authorization","profile"]',
     '["Authorization","X-Requested-With"]',
     '["login","authorization","550e8400-e29b-41d4-a716-446655440000"]'
   ]
   it.each(rows)("removes what is marked: %s", (row) => {
-    // The second of two equal keys gets a number.
-    const value: unknown = JSON.parse(given(row.replace("» 2", "»")))
-    expect(redactJson(value)).toEqual(JSON.parse(clean(row)))
+    expect(redactObject({ row: JSON.parse(given(row)) })).toEqual({ row: JSON.parse(clean(row)) })
   })
 
   it("covers all parts of a report", () => {

@@ -9,8 +9,9 @@ import { digestOf } from "../../src/services/Digest.ts"
 import { DeliveryUpdate, Store, Unverified } from "../../src/services/Store.ts"
 import { type SettingsOverrides, testTracker } from "../world/Settings.ts"
 import { SimulatedIam } from "../world/SimulatedIam.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { admitted, message, submit } from "../world/Submitting.ts"
-import { bearer, callerKey, scenario, scenariosWith, signedIn, unreachable } from "../world/UseCaseLayers.ts"
+import { bearer, callerKey, scenario, scenariosWith, signedIn } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
 const settings: SettingsOverrides = { tracker: Option.some(testTracker) }
@@ -197,12 +198,18 @@ describe("the same key", () => {
   scenario("replays an unverified report for a reporter whom IAM verifies later", function* () {
     const iam = yield* SimulatedIam
     const { token } = yield* signedIn()
-    yield* iam.failNext("introspect", unreachable("iam"))
+    const limited = new Refused({
+      dependency: "iam",
+      status: 429,
+      code: "rate_limited",
+      retryAfterSeconds: 5
+    })
+    yield* iam.failNext("introspect", limited)
     const first = yield* submit({ token })
     expect(yield* submit({ token })).toEqual({ ...first, reporter: "si:deejay", replayed: true })
     expect((yield* storedAs(first.id)).reporter).toEqual(Unverified())
     // While IAM is unavailable again, the replay returns no name.
-    yield* iam.failNext("introspect", unreachable("iam"))
+    yield* iam.failNext("introspect", limited)
     expect(yield* submit({ token })).toEqual({ ...first, replayed: true })
   })
 })

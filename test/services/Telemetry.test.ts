@@ -75,17 +75,13 @@ describe("a batch of telemetry", () => {
     expect(yield* records).toEqual([{ id, data: { note: "it said [redacted]" } }])
   })
 
-  const grown: ReadonlyArray<readonly [string, TelemetryRequest["events"][number]]> = [
-    ["redaction", { authorization: Array.from({ length: 21_000 }, () => "") }],
-    ["all digits of its numbers", { list: Array.from({ length: 13_000 }, () => 1e20) }]
-  ]
-  for (const [name, event] of grown)
-    scenario(`is refused when ${name} makes it larger than the table service takes`, function* () {
-      const fields = [{ path: "events.1", problem: "must be at most 270336 bytes as it is stored" }]
-      const refused = yield* Effect.flip(accept({ events: [{ id }, event] }))
-      expect(refused).toMatchObject({ code: "invalid_input", details: { fields } })
-      expect(yield* spooled).toEqual([])
-    })
+  scenario("is refused when its digits make it larger than the table service takes", function* () {
+    const large = { list: Array.from({ length: 13_000 }, () => 1e20) }
+    const fields = [{ path: "events.1", problem: "must be at most 270336 bytes as it is stored" }]
+    const refused = yield* Effect.flip(accept({ events: [{ id }, large] }))
+    expect(refused).toMatchObject({ code: "invalid_input", details: { fields } })
+    expect(yield* spooled).toEqual([])
+  })
 
   const event = { id, text: "x".repeat(100) }
   const bounded = scenariosWith({

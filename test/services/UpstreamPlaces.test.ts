@@ -9,7 +9,6 @@ import * as Redacted from "effect/Redacted"
 import { describe, expect } from "vitest"
 import type { Failure } from "../../src/schema/Failure.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
-import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/combinators/UpstreamPlaces.ts"
@@ -119,7 +118,6 @@ describe("a use case", () => {
     const { send, subscribe } = yield* prepared()
     const { iam, session } = yield* loggedIn
     const sessions = yield* Sessions
-    const planes = yield* Planes
     const slt = yield* iam.slt({ actor: "c:ana" })
     const { secret } = yield* iam.environment("one")
     const token = Redacted.make(session.refresh_token)
@@ -133,7 +131,7 @@ describe("a use case", () => {
       ["introspect", () => authenticate(session.access_token)],
       ["refresh", () => sessions.refresh(production, request()).pipe(inRequest())],
       ["revoke", () => sessions.logout(production, request()).pipe(inRequest())],
-      ["resolvePlane", () => planes.resolve(Option.some(secret))]
+      ["resolvePlane", () => sessions.resolvePlane(Option.some(secret))]
     ]
     for (const [method, ask] of asks) {
       const held = yield* iam.hold(method)
@@ -143,7 +141,7 @@ describe("a use case", () => {
       const dependency = method === "prove" ? "ting" : "iam"
       expect([method, code, details?.dependency]).toEqual([method, "overloaded", dependency])
       const other = yield* iam.environment(`${method}-${++keys}`)
-      expect(yield* planes.resolve(Option.some(other.secret))).toEqual(other.plane)
+      expect(yield* sessions.resolvePlane(Option.some(other.secret))).toEqual(other.plane)
       yield* held.release
       yield* Fiber.join(first)
     }

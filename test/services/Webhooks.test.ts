@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import type { WebhookEvent } from "../../src/services/Iam.ts"
 import { replays } from "../../src/services/Metrics.ts"
 import { planeId } from "../../src/services/Plane.ts"
-import { Planes } from "../../src/services/usecases/Planes.ts"
+import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { readRemovedPeople, Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { SimulatedIam, type SimulatedIamService } from "../world/SimulatedIam.ts"
@@ -141,8 +141,8 @@ it.each(rows)("the people that a removal names in %s are %o %o", (_, change, peo
 describe("a testing delivery", () => {
   const prepared = Effect.gen(function* () {
     const environment = yield* (yield* SimulatedIam).environment("e2e")
-    const planes = yield* Planes
-    return { environment, plane: environment.plane, resolve: planes.resolve(Option.some(environment.secret)) }
+    const { resolvePlane } = yield* Sessions
+    return { environment, plane: environment.plane, resolve: resolvePlane(Option.some(environment.secret)) }
   })
 
   scenario("must belong to a plane that was resolved before, and is found by its key's digest", function* () {

@@ -12,7 +12,6 @@ import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/combinators/Idempotency.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
-import { Planes } from "../../src/services/usecases/Planes.ts"
 import { Reports } from "../../src/services/usecases/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
@@ -46,7 +45,7 @@ const ports = ({ settings, tables }: UseCaseOptions) =>
     Layer.provideMerge(Layer.succeed(Settings, testSettings(settings)))
   )
 
-const useCases = Layer.mergeAll(Planes.Default, Telemetry.Default, Webhooks.Default, Reports.Default).pipe(
+const useCases = Layer.mergeAll(Telemetry.Default, Webhooks.Default, Reports.Default).pipe(
   Layer.provideMerge(Sessions.Default),
   Layer.provideMerge(Notifications.Default),
   Layer.provideMerge(Layer.merge(Idempotency.Default, UpstreamPlaces.Default))

@@ -9,7 +9,6 @@ import { makeQuota } from "../../services/combinators/Quota.ts"
 import { digestOf } from "../../services/Digest.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
-import { Planes } from "../../services/usecases/Planes.ts"
 import type { Caller } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
 import { Sessions } from "../../services/usecases/Sessions.ts"
@@ -71,7 +70,6 @@ const makeLimits = Effect.gen(function* () {
 export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
   effect: Effect.gen(function* () {
     const countIn = yield* makeLimits
-    const planes = yield* Planes
     const sessions = yield* Sessions
 
     /** Counts the call against the limits of its client. */
@@ -87,7 +85,7 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
     /** A metered call in the plane that its request selects. */
     const inPlane = <A, E, R>(call: (plane: Plane, exchange: Exchange) => Effect.Effect<A, E, R>) =>
       metered((exchange) =>
-        Effect.flatMap(Effect.flatMap(SentTestingSecret, planes.resolve), (plane) => {
+        Effect.flatMap(Effect.flatMap(SentTestingSecret, sessions.resolvePlane), (plane) => {
           exchange.plane = planeId(plane)
           return call(plane, exchange)
         })

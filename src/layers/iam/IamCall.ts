@@ -101,4 +101,4 @@ export const refusedAs = (status: number, code: string) =>
 
 /** IAM refused the token that was to be exchanged. */
 export const refusesToken = ({ code, status }: Refused): boolean =>
-  status !== 429 && deadTokenCodes.includes(code)
+  status !== 429 && deadTokenCodes.some((dead) => dead === code)

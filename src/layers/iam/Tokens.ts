@@ -77,8 +77,7 @@ export const makeTokens = (
         else
           return yield* new Unknown({
             dependency: "iam",
-            reason: "reports a token as inactive that it has just issued or replayed",
-            inactive: true
+            reason: "reports a token as inactive that it has just issued or replayed"
           })
         return { introspection, at }
       })

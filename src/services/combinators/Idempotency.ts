@@ -33,48 +33,29 @@ export const attemptKey: Effect.Effect<UpstreamKey> = Effect.sync(() => brand(ra
 export interface Sharing {
   readonly operation: string
   readonly plane: Plane
-  /** Digest of the caller's idempotency key; none for reads. */
+  /** Digest of the caller's idempotency key, which stands for one content; without it any content has an execution of its own. */
   readonly callerKey?: string
   /** Digest of the credential and of all content. */
   readonly content: string
-  readonly organisation?: string
 }
-
-/** A request without a key cannot conflict with another. */
-type ConflictOf<S extends Sharing> = "callerKey" extends keyof S ? Failure<"idempotency_conflict"> : never
-
-/** From the general to the special. No part has a line break. */
-const keyOf = (
-  { callerKey = "", content, operation, organisation = "", plane }: Sharing,
-  parts = 5
-): string =>
-  [operation, planeId(plane), callerKey, content, organisation]
-    .slice(0, parts)
-    .map((part) => `${part}\n`)
-    .join("")
 
 export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotency", {
   scoped: Effect.gen(function* () {
-    const { get, has } = yield* makeShare<unknown, unknown>()
+    const { get } = yield* makeShare<unknown, unknown>()
 
     /**
      * Runs the effect, or joins the identical request in flight (`Share`). Fails with `idempotency_conflict` while the same caller key is in
      * flight with other content.
      */
     const executeOnce =
-      <S extends Sharing>(sharing: S) =>
-      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | ConflictOf<S>, R> => {
-        const refuse = () => {
-          const [sameKey, sameContent] = [keyOf(sharing, 3), keyOf(sharing, 4)]
-          const isConflict = (other: string) => other.startsWith(sameKey) && !other.startsWith(sameContent)
-          return sharing.callerKey !== undefined && has(isConflict)
-            ? new Failure("idempotency_conflict")
-            : undefined
-        }
-        // Safe: the key names the operation, so an execution under it was started with an effect of this type; only a keyed request conflicts.
-        return get(keyOf(sharing), effect, { operation: sharing.operation, refuse }) as Effect.Effect<
+      ({ callerKey, content, operation, plane }: Sharing) =>
+      <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Failure<"idempotency_conflict">, R> => {
+        const key = [operation, planeId(plane), callerKey ?? content].join("\n")
+        const conflict = () => new Failure("idempotency_conflict")
+        // Safe: the key names the operation, so an execution under it was started with an effect of this type.
+        return get(key, effect, { content, conflict, operation }) as Effect.Effect<
           A,
-          E | ConflictOf<S>,
+          E | Failure<"idempotency_conflict">,
           R
         >
       }

@@ -9,7 +9,6 @@ import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import { constTrue } from "effect/Function"
-import * as Iterable from "effect/Iterable"
 import * as Runtime from "effect/Runtime"
 import { putBounded } from "./BoundedMap.ts"
 import { recordNow, sharedRequests } from "../Metrics.ts"
@@ -18,6 +17,7 @@ import { RequestContext } from "../RequestContext.ts"
 
 interface Execution<A, E> {
   readonly end: Effect.Effect<A, E>
+  readonly content: string
   /** The telemetry preference of its caller, which is sent to IAM. */
   readonly recording: boolean
   /** Monotonic milliseconds. */
@@ -28,8 +28,9 @@ interface Execution<A, E> {
 interface SharedCall<E> {
   /** Counts callers that join an execution in flight under this name. */
   readonly operation?: string
-  /** The failure for a caller that may not start an execution. Nothing else runs between this check and the start. */
-  readonly refuse?: () => E | undefined
+  /** What is asked for under the key. While it is in flight under the key, a caller with other content gets `conflict`. */
+  readonly content?: string
+  readonly conflict?: () => E
 }
 
 /**
@@ -49,10 +50,14 @@ export const makeShare = <A, E>({
     const executions = new Map<string, Execution<A, E>>()
 
     /** Before the effect begins, other callers find its execution. */
-    const start = (key: string, fiber: Fiber.RuntimeFiber<A, E>, startedAt: number, recording: boolean) => {
+    const start = (
+      key: string,
+      fiber: Fiber.RuntimeFiber<A, E>,
+      begun: Pick<Execution<A, E>, "content" | "recording" | "startedAt">
+    ) => {
       // A caller that leaves is forgotten with the execution, which ends at its deadline.
       const end = Effect.async<A, E>((resume) => fiber.addObserver(resume))
-      const execution = { end, recording, startedAt, hasEnded: false }
+      const execution = { ...begun, end, hasEnded: false }
       putBounded(executions, key, execution, capacity)
       fiber.addObserver((exit) => {
         execution.hasEnded = true
@@ -69,7 +74,7 @@ export const makeShare = <A, E>({
       get: <R, E2 = never>(
         key: string,
         effect: Effect.Effect<A, E, R>,
-        { operation, refuse }: SharedCall<E2> = {}
+        { conflict, content = "", operation }: SharedCall<E2> = {}
       ): Effect.Effect<A, E | E2, R> =>
         Effect.clockWith((clock) =>
           Effect.flatMap(Effect.runtime<R>(), (runtime): Effect.Effect<A, E | E2> => {
@@ -78,24 +83,21 @@ export const makeShare = <A, E>({
             const found = executions.get(key)
             if (found !== undefined) {
               const { end, hasEnded, startedAt } = found
+              if (conflict !== undefined && found.content !== content) return Effect.fail(conflict())
               if (hasEnded ? now - startedAt < millis : found.recording === recording) {
                 if (!hasEnded && operation !== undefined) recordNow(sharedRequests({ operation }), 1)
                 return end
               }
             }
-            const refusal = refuse?.()
-            if (refusal !== undefined) return Effect.fail(refusal)
             const fiber = Runtime.runFork(runtime)(Effect.interruptible(effect), { immediate: false })
-            return start(key, fiber, now, recording)
+            return start(key, fiber, { content, recording, startedAt: now })
           })
         ),
       /** Later callers start anew, also while an execution is in flight; its result is not kept. */
       forget: (key: string): void => void executions.delete(key),
       forgetWhere: (matches: (key: string) => boolean): void => {
         for (const key of executions.keys()) if (matches(key)) executions.delete(key)
-      },
-      /** Whether one of the executions in flight, or of the results that are kept, has a key that matches. */
-      has: (matches: (key: string) => boolean): boolean => Iterable.some(executions.keys(), matches)
+      }
     }
   })
 

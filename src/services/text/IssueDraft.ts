@@ -4,10 +4,9 @@
  * whole result of the step before.
  */
 import { version } from "../../schema/Release.ts"
-import { anonymise, anonymiseAll } from "./Anonymisation.ts"
-import { redact, redactedText, redactReport } from "./Redaction.ts"
-import type { ReportContent, StoredReport } from "../Store.ts"
-import { normaliseText, repeatUntilStable } from "./VisibleText.ts"
+import { redact, redactedText } from "./Redaction.ts"
+import type { Reporter, StoredReport } from "../Store.ts"
+import { findPattern, normaliseText, repeatUntilStable, replaceVisible } from "./VisibleText.ts"
 import type { IssueDraft } from "../Tracker.ts"
 
 /** Limits of an issue: code points of the title, UTF-16 units of the body and its parts. A unit has at most three bytes of UTF-8. */
@@ -32,19 +31,38 @@ const cutMark = "[cut: the stored report holds the rest]"
 /** Longest run of a fence character that is left whole; bounds the length of a fence. */
 const longestRun = 60
 
-type Clean = (text: string) => string
+/**
+ * The id wherever it is visible, in any letter case and after any character. Followed by a letter or digit it is another id, unless a
+ * further id begins there. `_` counts as the colon where no letter or digit precedes the id, as in file names.
+ */
+const nameOf = (publicId: string): RegExp => {
+  const [kind = "", handle = ""] = publicId.split(":")
+  // Public ids contain no character that is special in a pattern.
+  return new RegExp(`(?:${kind}:|(?<![a-z0-9])${kind}_)${handle}(?:(?![a-z0-9])|(?=(?:c|si):))`, "giu")
+}
 
 /**
- * Removes credentials and the reporter's id. An anonymous reporter has no id to remove; of a reporter who is not verified every public id
- * is removed.
+ * Anything in the form of a public id that is not preceded by a letter or digit, of any length, and with the ids that begin inside
+ * its last letters.
  */
-const makeCleaner = ({ reporter }: StoredReport): Clean => {
-  const anonymised: Clean = (text) => {
-    if (reporter._tag === "Anonymous") return text
-    return reporter._tag === "Verified" ? anonymise(text, reporter.publicId) : anonymiseAll(text)
-  }
-  return (text) => repeatUntilStable(text, (given) => anonymised(redact(given)), redactedText)
+const anyName = /(?<![a-z0-9])(?:c|si)[:_][a-z0-9_-]{3,}(?:(?<=c|si):[a-z0-9_-]{3,})*/giu
+
+/**
+ * Replaces the reporter's id. An anonymous reporter has no id to remove; of a reporter who is not verified every public id is removed.
+ */
+export const anonymise = (text: string, reporter: Reporter): string => {
+  if (reporter._tag === "Anonymous") return text
+  const name = reporter._tag === "Verified" ? nameOf(reporter.publicId) : anyName
+  return replaceVisible(text, findPattern(name), "[reporter]")
 }
+
+type Clean = (text: string) => string
+
+/** Removes credentials and the reporter's id. */
+const makeCleaner =
+  ({ reporter }: StoredReport): Clean =>
+  (text) =>
+    repeatUntilStable(text, (given) => anonymise(redact(given), reporter), redactedText)
 
 const longRun = new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g")
 
@@ -79,17 +97,9 @@ const fenced = (text: string): string => {
   return `${fence}text\n${text}\n${fence}`
 }
 
-const unsafeInSpan = /[^A-Za-z0-9._:/+-]/g
-const unsafeInName = /[^A-Za-z0-9._-]+/g
-const codeSpan = (text: string): string => `\`${text.replace(unsafeInSpan, "_")}\``
-
-/** Cleaned again after the replacement, which may form a credential or the reporter's id. */
-const safeText = (text: string, unsafe: RegExp, clean: Clean): string =>
-  repeatUntilStable(text, (given) => clean(given).replace(unsafe, "_"), "_")
-
-/** A file name without characters that a renderer interprets. */
-const fileName = (name: string, clean: Clean): string =>
-  codeSpan(headOf(safeText(name, unsafeInName, clean), 80, clean) || "_")
+/** A code span of what no renderer interprets. Cleaned again after each replacement, which may form a credential or the reporter's id. */
+const codeSpan = (text: string, clean: Clean): string =>
+  `\`${repeatUntilStable(text, (given) => clean(given).replace(/[^A-Za-z0-9._:/+-]+/g, "_"), "_") || "_"}\``
 
 const composeTitle = (report: StoredReport, message: string, clean: Clean, size: DraftSize): string => {
   const firstLine = message
@@ -106,29 +116,6 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
     : `${headOf(title, points.slice(0, size.title - 1).join("").length, clean)}…`
 }
 
-interface Part {
-  readonly heading: string
-  readonly text: string
-  readonly characters: number
-}
-
-const toParts = (
-  { attachments, context, message }: ReportContent,
-  clean: Clean,
-  { extra, message: most }: DraftSize
-): ReadonlyArray<Part> => [
-  { heading: "", text: message, characters: most },
-  // Every string is clean already; a name and its value together may form a header.
-  ...(context === null
-    ? []
-    : [{ heading: "Context:\n\n", text: clean(JSON.stringify(context, undefined, 2)), characters: extra }]),
-  ...attachments.map(({ content, name }) => ({
-    heading: `Attachment ${fileName(name, clean)}:\n\n`,
-    text: content,
-    characters: extra
-  }))
-]
-
 /** Fences, their info string and line breaks of one part, at most. */
 const partOverhead = 2 * (longestRun + 2) + 16
 const leastText = 200
@@ -140,25 +127,36 @@ const leftOut = "\n\n[left out: the stored report holds more]"
  */
 export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
   const clean = makeCleaner(report)
-  const content = redactReport(report.content, (text) => clean(normaliseText(text)))
-  const givenSpan = (text: string): string => codeSpan(safeText(text, unsafeInSpan, clean))
+  const visible: Clean = (text) => clean(normaliseText(text))
+  const span = (text: string): string => codeSpan(text, visible)
+  const { attachments, context, pr } = report.content
+  const message = visible(report.content.message)
   const head = [
-    `- Report: ${codeSpan(report.id)}`,
-    `- Backend: ${codeSpan(`music-backend/${version}`)}`,
-    `- Source: ${codeSpan(report.source)}`,
-    `- Created: ${codeSpan(new Date(report.createdAt).toISOString())}`,
-    `- Request: ${givenSpan(report.requestId)}`,
-    ...(content.pr === null ? [] : [`- Pull request: ${givenSpan(content.pr)}`])
+    `- Report: ${span(report.id)}`,
+    `- Backend: ${span(`music-backend/${version}`)}`,
+    `- Source: ${span(report.source)}`,
+    `- Created: ${span(new Date(report.createdAt).toISOString())}`,
+    `- Request: ${span(report.requestId)}`,
+    ...(pr === null ? [] : [`- Pull request: ${span(pr)}`])
   ].join("\n")
+  const parts: ReadonlyArray<readonly [heading: string, text: string, characters: number]> = [
+    ["", message, size.message],
+    ...(context === null
+      ? []
+      : [["Context:\n\n", visible(JSON.stringify(context, undefined, 2)), size.extra] as const]),
+    ...attachments.map(
+      ({ content, name }) => [`Attachment ${span(name)}:\n\n`, visible(content), size.extra] as const
+    )
+  ]
   const tail = `\n\n${markerOf(report)}`
   let body = head
   let skipped = ""
-  for (const { characters, heading, text } of toParts(content, clean, size)) {
+  for (const [heading, text, characters] of parts) {
     const lead = `\n\n${heading}`
     const taken = body.length + lead.length + partOverhead + leftOut.length + tail.length
     const room = Math.min(size.characters - taken, characters)
     if (room < leastText) skipped = leftOut
     else body += lead + fenced(cut(neutralise(text), room, clean))
   }
-  return { title: composeTitle(report, content.message, clean, size), body: body + skipped + tail }
+  return { title: composeTitle(report, message, clean, size), body: body + skipped + tail }
 }

@@ -1,6 +1,7 @@
 /** Removes everything in the form of a credential from text before it is stored (api.md, reports). */
+import * as Either from "effect/Either"
 import type { ReportContent } from "../Store.ts"
-import { type Find, findPattern, readText, replaceVisible } from "./VisibleText.ts"
+import { type Find, findPattern, jsonLayers, replaceVisible, textLayers } from "./VisibleText.ts"
 
 /** Replaces a credential. */
 export const redactedText = "[redacted]"
@@ -50,6 +51,8 @@ const credentials = findPattern(
   new RegExp(
     [
       `(${header}${assigned})(?:${scheme}[${secret}]+|(?:${otherScheme})?(?!${secretWords})[${secret}]{16,})`,
+      // A member of JSON, whatever its value.
+      `("(?:[\\w.-]{0,40}[-_.])?${header}"${gap}:${gap}")(?:[^"\\\\\\n]|\\\\.)+(?=")`,
       // Beside its name only after a scheme: a list of names is ordinary text.
       `(${header}${listed})${scheme}(?!${listedWords})[${secret}]+`,
       // The same without a separator, as in a table.
@@ -85,7 +88,15 @@ const pairs = new RegExp(
 const pair = /^(?:[^\p{Cc}\uFFFD:]+:[^\p{Cc}\uFFFD]*$|[^\p{Cc}\uFFFD:]*:[^\p{Cc}\uFFFD]{8})/u
 const findPairs: Find = (text) =>
   Array.from(text.matchAll(pairs)).flatMap(({ 0: whole, 1: run = "", index }) =>
-    pair.test(Buffer.from(run, "base64").toString()) ? [{ start: index, end: index + whole.length }] : []
+    pair.test(Buffer.from(run, "base64").toString())
+      ? // From the word on, but for a member of JSON, whose name stays.
+        [
+          {
+            start: whole.includes('"') ? index + whole.length - run.length : index,
+            end: index + whole.length
+          }
+        ]
+      : []
   )
 
 const findCredentials: Find = (text) => (marker.test(text) ? [...findPairs(text), ...credentials(text)] : [])
@@ -94,82 +105,29 @@ const findCredentials: Find = (text) => (marker.test(text) ? [...findPairs(text)
  * Replaces every credential by `[redacted]`, also one that invisible characters or an encoding hide. All other text stays
  * unchanged. Idempotent.
  */
-export const redact = (text: string): string =>
-  text.length < shortest ? text : replaceVisible(text, findCredentials, redactedText)
+export const redact = (text: string, layers = textLayers): string =>
+  text.length < shortest ? text : replaceVisible(text, findCredentials, redactedText, layers)
 
-/** The name of a header with a credential, as a program or CGI writes it. The value under the first group is never anything else. */
-const headerName =
-  /^\s*(?:((?:(?:[\w.-]*[-_.])?(?:proxy|http|headers?|x)[-_.])?authorization)|[\w.-]*(?:environment|testing|iam[-_]test)[-_]key)\s*$/i
-const nameMember = /^(?:(?:header|field)[-_ ]?)?(?:name|key|header|field|k|n)$/i
-const valueMember = new RegExp(`^(?:header[-_ ]?)?(?:${valueNames})$`, "i")
+type JsonObject = Readonly<Record<string, unknown>>
 
-/** The header that the text names. Not the text itself, which may be long, and goes before each of the values that follow it. */
-const findHeader = (text: unknown): "authorization" | "environment-key" | undefined => {
-  if (typeof text !== "string" || text.length < shortest) return undefined
-  const match = readText(text)
-    .map((reading) => headerName.exec(reading))
-    .find((found) => found !== null)
-  if (!match) return undefined
-  return match[1] === undefined ? "environment-key" : "authorization"
-}
-
-type Clean = (text: string) => string
-/** Any text is a credential, or one that is a credential behind one of these. */
-type Before = "any" | ReadonlyArray<string>
-const nothing: Before = []
-/** Each of them once: a value deep inside lists of headers is not searched for each list. */
-const also = (given: Before, before: string): Before =>
-  given === "any" || given.includes(before) ? given : [...given, before]
-const isCredential = (text: string, given: Before): boolean =>
-  given === "any" || given.some((before) => redact(before + text) !== before + text)
-
-const redactEntries = (
-  entries: Readonly<Record<string, unknown>>,
-  clean: Clean,
-  given: Before
-): Record<string, unknown> => {
-  // Two keys that become equal remain two keys.
-  const counts = new Map<string, number>()
-  const free = (name: string): string => {
-    const count = (counts.get(name) ?? 0) + 1
-    counts.set(name, count)
-    return count === 1 ? name : free(`${name} ${count}`)
-  }
-  const all = Object.entries(entries)
-  // A header as `{ name, value }`, as recordings of a browser have it.
-  const [described] = all.flatMap(([name, value]) => (nameMember.test(name) ? (findHeader(value) ?? []) : []))
-  const beforeValueOf = (name: string): Before => {
-    const header = findHeader(name)
-    if (header !== undefined) return header === "authorization" ? "any" : [`${header}: `]
-    if (!valueMember.test(name)) return nothing
-    return described === undefined ? given : also(given, `${described}: `)
-  }
-  return Object.fromEntries(
-    all.map(([name, value]) => [free(clean(name)), redactJson(value, clean, beforeValueOf(name))])
+/**
+ * The object without credentials, found in its JSON, where a header and its value are beside each other. What is then no JSON any more, as
+ * a text that is replaced as a whole, is left out.
+ */
+export const redactObject = (object: JsonObject): JsonObject => {
+  const text = JSON.stringify(object)
+  const redacted = redact(text, jsonLayers)
+  if (redacted === text) return object
+  return Either.getOrElse(
+    Either.try((): JsonObject => JSON.parse(redacted)),
+    () => ({ text: redactedText })
   )
 }
 
-/** Applies `clean` to every string and every object key of a JSON value. */
-export const redactJson = (value: unknown, clean: Clean = redact, given: Before = nothing): unknown => {
-  if (typeof value === "string") return isCredential(value, given) ? redactedText : clean(value)
-  if (Array.isArray(value))
-    return value.map((one, at) => {
-      const header = findHeader(value[at - 1])
-      return redactJson(one, clean, header === undefined ? given : also(given, `${header}|`))
-    })
-  return isObject(value) ? redactEntries(value, clean, given) : value
-}
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null
-
-/** Applies `clean` to every text of a report that a person sent. */
-export const redactReport = (content: ReportContent, clean: Clean = redact): ReportContent => ({
-  message: clean(content.message),
-  pr: content.pr === null ? null : clean(content.pr),
-  attachments: content.attachments.map((attachment) => ({
-    name: clean(attachment.name),
-    content: clean(attachment.content)
-  })),
-  context: content.context === null ? null : redactEntries(content.context, clean, nothing)
+/** Redacts every text of a report that a person sent. */
+export const redactReport = ({ attachments, context, message, pr }: ReportContent): ReportContent => ({
+  message: redact(message),
+  pr: pr === null ? null : redact(pr),
+  attachments: attachments.map(({ content, name }) => ({ name: redact(name), content: redact(content) })),
+  context: context === null ? null : redactObject(context)
 })

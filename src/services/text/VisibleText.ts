@@ -18,8 +18,6 @@ const visibleForm = (given: string): string => (lineBreak.test(given) ? "\n" : "
 export const normaliseText = (text: string): string =>
   plainText.test(text) ? text : text.replace(invisiblePattern, visibleForm)
 
-/** Encodings inside each other that are decoded. */
-const mostLayers = 2
 const hex = "[0-9A-Fa-f]"
 /** JSON inside JSON has many. The look-behind keeps a search linear. */
 const slashes = "(?<!\\\\)\\\\+"
@@ -63,7 +61,22 @@ const meaningOf = (whole: string, ...groups: ReadonlyArray<string | undefined>):
   const given = name ?? literal ?? dotted
   return given === undefined ? visibleForm(whole) : (meanings[given] ?? given)
 }
-const decode = (text: string): string => text.replace(codes, meaningOf)
+const decode = (text: string, layer = written): string => text.replace(layer.codes, layer.meaningOf)
+
+/** One of several encodings inside each other. */
+interface Layer {
+  readonly codes: RegExp
+  readonly meaningOf: (whole: string, ...groups: ReadonlyArray<string | undefined>) => string
+}
+const written: Layer = { codes, meaningOf }
+const escaped: Layer = {
+  codes: /\\(?:u[0-9a-f]{4}|.)/g,
+  meaningOf: (whole) => String(JSON.parse(`"${whole}"`))
+}
+
+/** What is decoded in a text, and in a text of JSON. */
+export const textLayers = [written, written]
+export const jsonLayers = [escaped, ...textLayers]
 
 /** Units of a text from `start` to before `end`. */
 interface Range {
@@ -76,54 +89,50 @@ export type Find = (text: string) => ReadonlyArray<Range>
 /** Every match of a global pattern, except for the pattern's group that matched, which begins the match. */
 export const findPattern =
   (pattern: RegExp): Find =>
-  (text) => {
-    const ranges: Array<Range> = []
-    // `matchAll` copies the pattern, which takes longer than a search of a short text.
-    pattern.lastIndex = 0
-    for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+  (text) =>
+    Array.from(text.matchAll(pattern), (match) => {
       const [whole, ...groups] = match
       const kept = groups.find((group) => group !== undefined) ?? ""
-      ranges.push({ start: match.index + kept.length, end: match.index + whole.length })
-    }
-    return ranges
-  }
+      return { start: match.index + kept.length, end: match.index + whole.length }
+    })
 
 /** The ranges of the text from which those of its decoded form come. */
-const toSource = (text: string, ranges: ReadonlyArray<Range>): ReadonlyArray<Range> => {
-  const nothing = { start: 0, end: 0, from: 0, to: 0 }
-  /** Where each code is written, and where its meaning is in the decoded text. */
-  const written = [nothing]
-  let shorter = 0
+const toSource = (
+  text: string,
+  { codes, meaningOf }: Layer,
+  ranges: ReadonlyArray<Range>
+): ReadonlyArray<Range> => {
+  /** Where each unit of the decoded form is written. */
+  const starts: Array<number> = []
+  const ends: Array<number> = []
+  const add = (start: number, end: number): void => {
+    starts.push(start)
+    ends.push(end)
+  }
+  let done = 0
   for (const match of text.matchAll(codes)) {
     const [whole, ...groups] = match
-    const { index: start } = match
-    const end = start + whole.length
-    const from = start - shorter
-    const to = from + meaningOf(whole, ...groups).length
-    written.push({ start, end, from, to })
-    shorter = end - to
+    for (; done < match.index; done += 1) add(done, done + 1)
+    done += whole.length
+    for (let units = meaningOf(whole, ...groups).length; units > 0; units -= 1) add(match.index, done)
   }
-  const locate = (unit: number): Range => {
-    // The last code whose meaning does not begin behind the unit.
-    let [low, high] = [0, written.length - 1]
-    while (low < high) {
-      const middle = (low + high + 1) >> 1
-      if ((written[middle]?.from ?? 0) <= unit) low = middle
-      else high = middle - 1
-    }
-    const { end, start, to } = written[low] ?? nothing
-    const behind = end + unit - to
-    return unit < to ? { start, end } : { start: behind, end: behind + 1 }
-  }
-  return ranges.map(({ end, start }) => ({ start: locate(start).start, end: locate(end - 1).end }))
+  for (; done < text.length; done += 1) add(done, done + 1)
+  return ranges.map(({ end, start }) => ({ start: starts[start] ?? 0, end: ends[end - 1] ?? done }))
 }
 
 /** What is found in the text, and in what its encodings mean. */
-const findVisible = (text: string, find: Find, layers = mostLayers): ReadonlyArray<Range> => {
-  const decoded = layers === 0 ? text : decode(text)
-  if (decoded === text) return find(text)
-  const inside = findVisible(decoded, find, layers - 1)
-  return inside.length === 0 ? find(text) : [...find(text), ...toSource(text, inside)]
+const findVisible = (
+  text: string,
+  find: Find,
+  [layer, ...inner]: ReadonlyArray<Layer>
+): ReadonlyArray<Range> => {
+  if (layer === undefined) return find(text)
+  const decoded = decode(text, layer)
+  // Nor would the same layer change it again.
+  const others = inner.filter((one) => one !== layer)
+  if (decoded === text) return findVisible(text, find, others)
+  const inside = findVisible(decoded, find, inner)
+  return inside.length === 0 ? find(text) : [...find(text), ...toSource(text, layer, inside)]
 }
 
 const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: string): string => {
@@ -158,20 +167,19 @@ export const repeatUntilStable = (text: string, step: (text: string) => string, 
  * Replaces everything that is found in the text as it is written and as a reader sees it. All other text stays unchanged, with its
  * invisible characters. Repeated, since a replacement may create a new match.
  */
-export const replaceVisible = (text: string, find: Find, replacement: string): string =>
+export const replaceVisible = (
+  text: string,
+  find: Find,
+  replacement: string,
+  layers: ReadonlyArray<Layer> = textLayers
+): string =>
   repeatUntilStable(
     text,
     (given) =>
       replaceRanges(
         given,
-        findVisible(given, find).toSorted((one, other) => one.start - other.start),
+        findVisible(given, find, layers).toSorted((one, other) => one.start - other.start),
         replacement
       ),
     replacement
   )
-
-/** The text, and what it means to its readers. */
-export const readText = (text: string, layers = mostLayers): ReadonlyArray<string> => {
-  const decoded = layers === 0 ? text : decode(text)
-  return decoded === text ? [text] : [text, ...readText(decoded, layers - 1)]
-}

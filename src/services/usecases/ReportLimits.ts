@@ -9,18 +9,20 @@ import * as Redacted from "effect/Redacted"
 import { Failure } from "../../schema/Failure.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { makeQuota } from "../combinators/Quota.ts"
-import type { Reporter, ReportLimit, ReportRoom } from "../Store.ts"
+import type { Reporter, ReportRoom } from "../Store.ts"
 
-const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 60 })
-const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 3_600 })
+const makeQuotas = (perMinute: number, perHour: number) => [
+  makeQuota({ name: "reports", quota: perMinute, windowSeconds: 60 }),
+  makeQuota({ name: "reports", quota: perHour, windowSeconds: 3_600 })
+]
 
 /**
  * Makes the function that takes a use for a new report, or none where a limit is exhausted; `refusal` is then its failure. `giveBack`
  * returns the use of a report that was not stored.
  */
 export const makeReportQuota = (rateLimit: boolean) => {
-  const byAddress = [perMinute(10), perHour(60)]
-  const byReporter = [perMinute(30), perHour(300)]
+  const byAddress = makeQuotas(10, 60)
+  const byReporter = makeQuotas(30, 300)
 
   /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. `now` is monotonic milliseconds. */
   return (plane: Plane, reporter: Reporter, clientNetwork: string, now: number) => {
@@ -41,9 +43,6 @@ export const makeReportQuota = (rateLimit: boolean) => {
   }
 }
 
-/** Retry-After in seconds. The hourly retention or an operator frees room. */
-const fullPause = 3_600
-
 /** Parts of the room. `bound` is `MUSIC_REPORTS_MEGABYTES` in bytes. */
 export const roomOf = (bound: number): ReportRoom => ({
   unboundUpTo: bound / 2,
@@ -53,31 +52,12 @@ export const roomOf = (bound: number): ReportRoom => ({
   withNewcomers: bound
 })
 
-/** What the caller may do where more is known than that the room is used up. */
-const hints: { readonly [limit in ReportLimit]?: string } = {
-  reporter:
-    "Your reports fill your part of the storage. Keep the report and send it again later with the same key.",
-  network:
-    "Anonymous reports of your network fill its part of the storage. Log in and send it with `Authorization`, or keep it and send it again later with the same key."
-}
-
-export const makeReportsFull = (limit: ReportLimit): Failure<"reports_full"> => {
-  const hint = hints[limit]
-  return new Failure("reports_full", {
-    retryAfterSeconds: fullPause,
-    details: { reason: limit },
-    ...(hint === undefined ? {} : { hint })
-  })
-}
-
-const label = "music report network v1"
-
 /**
  * Makes the digest of a client's address or /64 (`RequestContext`). The key comes from a secret of the server, so that a reader of the
  * database alone cannot try all addresses; instances with the same secret make the same digests.
  */
 export const makeNetworkDigest = (secret: Redacted.Redacted): ((clientNetwork: string) => string) => {
-  const key = createHmac("sha256", Redacted.value(secret)).update(label).digest()
+  const key = createHmac("sha256", Redacted.value(secret)).update("music report network v1").digest()
   return (clientNetwork) => {
     const separator = clientNetwork.includes(":") ? ":" : "."
     const network = clientNetwork.split(separator).slice(0, 3).join(separator)

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import { Failure } from "../../schema/Failure.ts"
@@ -13,7 +14,7 @@ import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { redactReport } from "../text/Redaction.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
-import { makeNetworkDigest, makeReportQuota, makeReportsFull, roomOf } from "./ReportLimits.ts"
+import { makeNetworkDigest, makeReportQuota, roomOf } from "./ReportLimits.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -28,11 +29,8 @@ import {
   Verified
 } from "../Store.ts"
 
-/** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
-const verificationMillis = 3_000
-
-/** Failures that do not concern the token itself: IAM could not verify it. */
-const notVerified = () => Effect.succeed<Reporter>(Unverified())
+/** For IAM to verify the reporter; after that the report is stored unverified. */
+const longestVerification = "3 seconds"
 
 const contentOf = ({ message, pr, attachments, context }: ReportRequest): ReportContent =>
   redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
@@ -56,10 +54,11 @@ const toReport = (
 /** While `MUSIC_REPORTS_ANONYMOUS` is off: the failure of a new report without a verified reporter. */
 const makeUnnamedRefusal = ({ _tag }: Reporter) =>
   _tag === "Anonymous"
-    ? new Failure("unauthenticated", {
-        hint: "This service takes reports of signed-in callers only: log in, and send it with `Authorization: Bearer oat_…`."
-      })
+    ? new Failure("unauthenticated")
     : new Failure("dependency_unavailable", { details: { dependency: "iam" } })
+
+/** Retry-After in seconds. The hourly retention or an operator frees room. */
+const fullPause = 3_600
 
 const otherRepository = () =>
   new Failure("invalid_input", {
@@ -78,56 +77,58 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const networkOf = settings.rateLimit ? makeNetworkDigest(settings.iam.applicationSecret) : () => undefined
 
     const resolveReporter = (plane: Plane, credential: Option.Option<Credential>) =>
-      Option.match(credential, {
-        onNone: () => Effect.succeed<Reporter>(Anonymous()),
-        onSome: (given) =>
-          authenticate(plane, given, verificationMillis).pipe(
+      Option.isNone(credential)
+        ? Effect.succeed<Reporter>(Anonymous())
+        : authenticate(plane, credential.value).pipe(
             Effect.map(({ actor }): Reporter => Verified({ publicId: actor.public_id })),
-            Effect.catchTags({
-              rate_limited: notVerified,
-              overloaded: notVerified,
-              dependency_unavailable: notVerified,
-              dependency_misconfigured: notVerified
-            })
+            Effect.timeoutFail({
+              duration: longestVerification,
+              onTimeout: () => new Failure("dependency_unavailable")
+            }),
+            // These do not concern the token itself: IAM could not verify it.
+            Effect.catchTag(
+              "rate_limited",
+              "overloaded",
+              "dependency_unavailable",
+              "dependency_misconfigured",
+              () => Effect.succeed<Reporter>(Unverified())
+            )
           )
-      })
 
-    const isOfRepository = (pr: string): boolean =>
-      Option.match(settings.repository, {
-        onNone: () => true,
-        onSome: ({ owner, repository, url }) => {
-          const { hostname, pathname } = new URL(pr)
-          // Only github.com has its API on another host than its pages.
-          const hosts = ["github.com", ...(url === "https://api.github.com" ? [] : [new URL(url).hostname])]
-          return (
-            hosts.includes(hostname) &&
-            pathname.toLowerCase().startsWith(`/${owner}/${repository}/pull/`.toLowerCase())
-          )
-        }
-      })
+    const isOfRepository = (pr: string): boolean => {
+      if (Option.isNone(settings.repository)) return true
+      const { owner, repository, url } = settings.repository.value
+      const { hostname, pathname } = new URL(pr)
+      return (
+        // Only github.com has its API on another host than its pages.
+        ["github.com", new URL(url).hostname].includes(hostname) &&
+        pathname.toLowerCase().startsWith(`/${owner}/${repository}/pull/`.toLowerCase())
+      )
+    }
 
     const submit = Effect.fnUntraced(function* (
       plane: Plane,
-      input: {
+      {
+        credential,
+        key,
+        request
+      }: {
         readonly request: ReportRequest
         readonly key: Redacted.Redacted
         readonly credential: Option.Option<Credential>
       }
     ) {
-      const { request, key, credential } = input
       if (typeof request.pr === "string" && !isOfRepository(request.pr)) return yield* otherRepository()
       const reporter = yield* resolveReporter(plane, credential)
       const { clientNetwork, requestId, source } = yield* RequestContext
       const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
       const isKnown = yield* logAndMapStoreFailure(store.reports.knowsKey(keyed))
-      const quota = takeQuota(plane, reporter, clientNetwork, yield* monotonicMillis)
-      const isTaken = reporter._tag === "Verified" || settings.anonymousReports
-      const refusal = isTaken ? quota.refusal : makeUnnamedRefusal(reporter)
+      const { giveBack, refusal } =
+        reporter._tag === "Verified" || settings.anonymousReports
+          ? takeQuota(plane, reporter, clientNetwork, yield* monotonicMillis)
+          : { refusal: makeUnnamedRefusal(reporter), giveBack: constVoid }
       // A refused one costs neither a digest of its content nor a transaction.
-      if (refusal !== undefined && !isKnown) {
-        quota.giveBack()
-        return yield* refusal
-      }
+      if (refusal !== undefined && !isKnown) return yield* refusal
       // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here: inside the
       // transaction all others would wait for it.
       const redacted = isKnown ? undefined : contentOf(request)
@@ -156,24 +157,18 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         logAndMapStoreFailure,
         Effect.onExit((exit) =>
           Effect.sync(() => {
-            if (Exit.isFailure(exit) || !counts(exit.value)) quota.giveBack()
+            if (Exit.isFailure(exit) || !counts(exit.value)) giveBack()
           })
         )
       )
       countReplay("report", admission._tag === "Replayed")
-      switch (admission._tag) {
-        case "Conflict":
-          return yield* new Failure("idempotency_conflict")
-        case "Full":
-          if (refusal !== undefined) return yield* refusal
-          return yield* makeReportsFull(admission.limit)
-        case "Stored":
-          return toReport(reporter, report.id, createdAt, Option.none(), false)
-        case "Replayed": {
-          const { id, createdAt: storedAt, issueUrl } = admission.report
-          return toReport(reporter, id, storedAt, issueUrl, true)
-        }
-      }
+      if (admission._tag === "Conflict") return yield* new Failure("idempotency_conflict")
+      if (admission._tag === "Full")
+        return yield* refusal ??
+          new Failure("reports_full", { retryAfterSeconds: fullPause, details: { reason: admission.limit } })
+      if (admission._tag === "Stored") return toReport(reporter, report.id, createdAt, Option.none(), false)
+      const { id, createdAt: storedAt, issueUrl } = admission.report
+      return toReport(reporter, id, storedAt, issueUrl, true)
     })
 
     return { submit } as const

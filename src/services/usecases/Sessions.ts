@@ -4,7 +4,8 @@ import * as Redacted from "effect/Redacted"
 import { Failure } from "../../schema/Failure.ts"
 import { type Actor, actorTypeOf, type Credential, scopes } from "../../schema/Identity.ts"
 import { accessTokenPattern, refreshTokenPattern } from "../../schema/Patterns.ts"
-import type { LoginSession, Me, Session } from "../../schema/Session.ts"
+import { failureTable } from "../../schema/FailureTable.ts"
+import type { LoginSession, Me, Session, TingOutcome } from "../../schema/Session.ts"
 import { digestOf } from "../Digest.ts"
 import {
   type Caller,
@@ -15,14 +16,14 @@ import {
   type UpstreamKey
 } from "../Iam.ts"
 import { Idempotency, upstreamKey } from "../combinators/Idempotency.ts"
-import { type RetryPolicy, retryTransient } from "../combinators/Retry.ts"
-import { iamFailures } from "../combinators/UpstreamErrorMapping.ts"
+import { retryTransient } from "../combinators/Retry.ts"
+import { iamFailures, planeFailure } from "../combinators/UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
 import { countReplay } from "../Metrics.ts"
-import { environmentIdOf, type Plane, planeId } from "../Plane.ts"
-import { Store } from "../Store.ts"
-import { logAndMapStoreFailure } from "../StoreFailures.ts"
-import { type LoginRefusal, loginRefusals, makeLoginOutcomes } from "./LoginRegistration.ts"
+import { environmentIdOf, type Plane, planeId, Production, type TestingPlane } from "../Plane.ts"
+import { LoginOutcome, Store } from "../Store.ts"
+import { logAndMapStoreFailure, writeBestEffort } from "../StoreFailures.ts"
+import { Notifications, recipientOf } from "./Notifications.ts"
 
 /** The membership a session starts in: IAM's own choice when the grant names one, else the first handle in order. */
 const chooseMembership = (
@@ -69,6 +70,14 @@ const refreshRefused = () =>
     hint: "Log in again with a new short-lived token; this session cannot be refreshed."
   })
 
+/** IAM granted a session without any organisation. */
+const noOrganisation = () => new Failure("forbidden", { details: { reason: "no_organization" } })
+
+/** The registration of a login has so long, so that a slow Ting cannot hold a login up. */
+const longestRegistration = "5 seconds"
+
+const notRegistered = ({ code }: Pick<Failure, "code">): TingOutcome => ({ subscribed: false, error: code })
+
 /** Characters; IAM revokes no longer token (identity-service.md 7). */
 const longestRevocable = 4_096
 
@@ -81,20 +90,42 @@ interface Keyed {
 }
 
 /** Every call here is a read or runs under an upstream key. */
-const policy: RetryPolicy = { dependency: () => "iam" }
-const retryIam = retryTransient(policy)
+const retryIam = retryTransient(() => "iam")
 
-/** Login, refresh, logout and the check of a bearer. docs/api.md has the rules of every method under its call. */
+/** Login, refresh, logout, and who calls: the plane and the bearer. docs/api.md has the rules of every method under its call. */
 export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
-    const store = yield* Store
-    const loginOutcomes = yield* makeLoginOutcomes
+    const { loginOutcomes, planes, recipients } = yield* Store
+    const { register } = yield* Notifications
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
 
-    const introspect = (plane: Plane, token: Redacted.Redacted, retry = retryIam) =>
-      iam.introspect(plane, token).pipe(retry, Effect.mapError(iamFailures.introspect(plane)))
+    // Webhooks of a testing environment are accepted once it is known here. The request succeeds without it.
+    const rememberPlane = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
+      webhookKeyDigest === undefined
+        ? Effect.void
+        : planes
+            .remember(environmentId, webhookKeyDigest)
+            .pipe(writeBestEffort("Testing environment not remembered"))
+
+    const production = Effect.succeed<Plane>(Production())
+
+    /** The plane of a testing secret; none means production. A secret that cannot be resolved is refused and never means production. */
+    const resolvePlane = (selector: Option.Option<Redacted.Redacted>) =>
+      Option.isNone(selector)
+        ? production
+        : iam
+            .resolvePlane(selector.value)
+            .pipe(
+              retryIam,
+              Effect.mapError(planeFailure),
+              within("iam", digestOf(selector.value)),
+              Effect.tap(rememberPlane)
+            )
+
+    const introspect = (plane: Plane, token: Redacted.Redacted) =>
+      iam.introspect(plane, token).pipe(retryIam, Effect.mapError(iamFailures.introspect(plane)))
 
     const revoke = (plane: Plane, token: Redacted.Redacted, key: UpstreamKey) =>
       iam.revoke(plane, token, key).pipe(
@@ -123,30 +154,33 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         )
       }
 
-    /** Introspects the bearer with IAM; with `withinMillis` in one attempt that must answer within that time. */
-    const authenticate = Effect.fnUntraced(function* (
-      plane: Plane,
-      credential: Credential,
-      withinMillis?: number
-    ) {
+    /** Introspects the bearer with IAM. */
+    const authenticate = Effect.fnUntraced(function* (plane: Plane, credential: Credential) {
       const { organisation, token } = credential
-      const retry =
-        withinMillis === undefined ? retryIam : retryTransient({ ...policy, attempts: 1, withinMillis })
-      const introspected = yield* introspect(plane, token, retry).pipe(within("iam", digestOf(token)))
+      const introspected = yield* introspect(plane, token).pipe(within("iam", digestOf(token)))
       if (Option.isNone(introspected)) return yield* new Failure("unauthenticated")
       const introspection = introspected.value
       const membership = introspection.memberships.find((granted) => granted.organisation === organisation)
-      if (membership === undefined) {
-        return yield* new Failure("forbidden", {
-          message: "The session does not reach this organisation.",
-          hint: "Choose one of your organisations in X-Org-ID; the session's org_ids lists them.",
-          details: { reason: "organization_not_granted" }
-        })
-      }
+      if (membership === undefined)
+        return yield* new Failure("forbidden", { details: { reason: "organization_not_granted" } })
       const actor = resolveActor(introspection, membership)
       if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
       return { credential, actor: actor.value, membership, introspection } satisfies Caller
     })
+
+    const recordOutcome = (plane: Plane, key: UpstreamKey, outcome: LoginOutcome) =>
+      loginOutcomes
+        .record(key, planeId(plane), outcome)
+        .pipe(writeBestEffort("Outcome of a login not recorded"))
+
+    /** Where the record cannot be read, the login succeeds without a registration. */
+    const findOutcome = (key: UpstreamKey) =>
+      logAndMapStoreFailure(loginOutcomes.find(key)).pipe(
+        Effect.map(Option.getOrUndefined),
+        Effect.catchAll((failure) =>
+          Effect.succeed(LoginOutcome.Registration({ ting: notRegistered(failure), transient: false }))
+        )
+      )
 
     /**
      * Refuses a login that IAM granted, and revokes the grant. The refusal is recorded first, so that a repetition gets the same
@@ -156,13 +190,36 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       plane: Plane,
       grant: TokenGrant,
       key: Redacted.Redacted,
-      refusal: LoginRefusal
+      reason: string
     ) {
-      yield* loginOutcomes.recordRefusal(plane, upstreamKey("login", plane, key), refusal)
+      yield* recordOutcome(plane, upstreamKey("login", plane, key), LoginOutcome.Refusal({ reason }))
       yield* revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key))
-      return yield* loginRefusals[refusal]()
+      return yield* reason === "no_organization" ? noOrganisation() : new Failure("reconsent_required")
     })
 
+    const registerAtLogin = (plane: Plane, caller: Caller, key: UpstreamKey) =>
+      register(plane, caller).pipe(
+        within("ting", digestOf(caller.credential.token)),
+        Effect.timeoutFail({
+          duration: longestRegistration,
+          onTimeout: () => new Failure("dependency_unavailable")
+        }),
+        Effect.match({
+          onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
+          onFailure: (failure) => ({
+            ting: notRegistered(failure),
+            transient: failureTable[failure.code].retryable
+          })
+        }),
+        Effect.tap((registration) => recordOutcome(plane, key, LoginOutcome.Registration(registration))),
+        Effect.map(({ ting }) => ting)
+      )
+
+    /**
+     * IAM replays a login under its key, and what this service did beside it is recorded. A repetition of a refused login is refused again,
+     * and one whose session has ended since is `slt_rejected`, for the token is spent. It registers again only after a transient failure:
+     * anything else could re-activate a grant that the recipient revoked in between.
+     */
     const login = (plane: Plane, { key, slt }: Keyed & { readonly slt: Redacted.Redacted }) =>
       Effect.gen(function* () {
         const iamKey = upstreamKey("login", plane, key)
@@ -171,16 +228,10 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         const grant = yield* iam
           .exchange(plane, slt, iamKey)
           .pipe(retryIam, Effect.mapError(iamFailures.login(plane)))
-        const introspected = yield* iam.introspect(plane, grant.accessToken).pipe(
-          retryIam,
-          Effect.catchAll((failure) => {
-            // Another instance may have refused this login, and revoked its grant.
-            const mayBeRefused = grant.replayed && failure._tag === "Unknown" && failure.inactive === true
-            const failed = Effect.fail(iamFailures.introspect(plane)(failure))
-            return mayBeRefused ? Effect.zipRight(loginOutcomes.failRefused(iamKey), failed) : failed
-          })
-        )
-        if (Option.isNone(introspected)) return yield* loginOutcomes.failEndedSession(iamKey)
+        const recorded = grant.replayed ? yield* findOutcome(iamKey) : undefined
+        if (recorded?._tag === "Refusal") return yield* refuseLogin(plane, grant, key, recorded.reason)
+        const introspected = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(introspected)) return yield* new Failure("slt_rejected")
         const introspection = introspected.value
         const membership = chooseMembership(grant, introspection)
         if (membership === undefined) return yield* refuseLogin(plane, grant, key, "no_organization")
@@ -195,18 +246,17 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         countReplay("login", grant.replayed)
         const credential = { token: grant.accessToken, organisation: membership.organisation }
         const caller: Caller = { credential, actor, membership, introspection }
-        const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
-        const session: LoginSession = { ...toSession(plane, grant, introspection, membership, actor), ting }
-        return session
+        const ting =
+          recorded?.transient === false ? recorded.ting : yield* registerAtLogin(plane, caller, iamKey)
+        return { ...toSession(plane, grant, introspection, membership, actor), ting } satisfies LoginSession
       }).pipe(once("login", plane, key, slt))
 
     const rotate = Effect.fnUntraced(function* (
       plane: Plane,
-      token: Redacted.Redacted,
-      key: Redacted.Redacted
+      { key, refreshToken }: Keyed & { readonly refreshToken: Redacted.Redacted }
     ) {
       const grant = yield* iam
-        .refresh(plane, token, upstreamKey("refresh", plane, key))
+        .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
         .pipe(
           retryIam,
           Effect.mapError(iamFailures.refresh(plane)),
@@ -216,18 +266,15 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       const introspection = yield* introspect(plane, grant.accessToken)
       if (Option.isNone(introspection)) return yield* refreshRefused()
       const membership = chooseMembership(grant, introspection.value)
-      if (membership === undefined) return yield* loginRefusals.no_organization()
+      if (membership === undefined) return yield* noOrganisation()
       const actor = resolveActor(introspection.value, membership)
       if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
       return toSession(plane, grant, introspection.value, membership, actor.value)
     })
 
-    const refresh = (
-      plane: Plane,
-      { key, refreshToken }: Keyed & { readonly refreshToken: Redacted.Redacted }
-    ) =>
-      refreshTokenPattern.test(Redacted.value(refreshToken))
-        ? rotate(plane, refreshToken, key).pipe(once("refresh", plane, key, refreshToken))
+    const refresh = (plane: Plane, given: Parameters<typeof rotate>[1]) =>
+      refreshTokenPattern.test(Redacted.value(given.refreshToken))
+        ? rotate(plane, given).pipe(once("refresh", plane, given.key, given.refreshToken))
         : Effect.fail(refreshRefused())
 
     /** A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere. */
@@ -236,26 +283,25 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         ? revoke(plane, token, upstreamKey("logout", plane, key)).pipe(once("logout", plane, key, token))
         : Effect.void
 
-    const me = (plane: Plane, { actor, introspection, membership }: Caller) => {
-      const { organisation, organisationUuid, scopes: granted } = membership
-      const recipient = { plane: planeId(plane), organisation, organisationUuid, publicId: actor.public_id }
-      return store.recipients.isActive(recipient).pipe(
+    const me = (plane: Plane, caller: Caller) => {
+      const { actor, introspection, membership } = caller
+      return recipients.isActive(recipientOf(plane, caller)).pipe(
         logAndMapStoreFailure,
         Effect.map(
           (isRegistered): Me => ({
             authenticated: true,
             actor,
-            org_id: organisation,
+            org_id: membership.organisation,
             membership_id: membership.membershipId,
             session_id: introspection.sessionId,
-            scopes: [...granted].sort(),
-            ting_ready: isRegistered && granted.includes(scopes.send),
+            scopes: [...membership.scopes].sort(),
+            ting_ready: isRegistered && membership.scopes.includes(scopes.send),
             testing_environment_id: environmentIdOf(plane)
           })
         )
       )
     }
 
-    return { authenticate, login, refresh, logout, me } as const
+    return { resolvePlane, authenticate, login, refresh, logout, me } as const
   })
 }) {}

@@ -5,7 +5,7 @@ import { Failure } from "../../schema/Failure.ts"
 import { orderedUuid, uuidPattern } from "../../schema/Patterns.ts"
 import { clientTables, type TableName, type TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { Plane } from "../Plane.ts"
-import { redactJson } from "../text/Redaction.ts"
+import { redactObject } from "../text/Redaction.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Settings } from "../Settings.ts"
 import { type SpoolEntry, Store } from "../Store.ts"
@@ -49,9 +49,11 @@ const readUuid = ({ id }: Event): string | undefined =>
 const toEntry = (table: TableName, event: Event, receivedAt: number): SpoolEntry => {
   const uuid = readUuid(event)
   const recordId = uuid ?? orderedUuid(receivedAt, randomUUID())
+  const redacted = redactObject(event)
   // Another id stays as it is: the table service reserves no name in a record and keeps the record id beside it (table-service.md 2).
-  const record = uuid === undefined && "id" in event ? event : { ...event, id: recordId }
-  const json = JSON.stringify(redactJson(record))
+  const json = JSON.stringify(
+    uuid === undefined && "id" in redacted ? redacted : { ...redacted, id: recordId }
+  )
   return {
     table,
     recordId,
@@ -69,27 +71,18 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
     const store = yield* Store
     const tables = yield* Tables
 
-    const tableOf = ({ table }: TelemetryRequest): Effect.Effect<TableName, Failure<"invalid_input">> => {
-      const known = clientTables.find((name) => name === table)
-      return known !== undefined && tables.open.has(known)
-        ? Effect.succeed(known)
-        : Effect.fail(
-            new Failure("invalid_input", {
-              details: {
-                fields: [{ path: "table", problem: "is not a table that accepts client events here" }]
-              }
-            })
-          )
-    }
-
     const accept = Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest) {
-      const table = yield* tableOf(request)
+      const table = clientTables.find((name) => name === request.table && tables.open.has(name))
+      if (table === undefined) {
+        const problem = "is not a table that accepts client events here"
+        return yield* new Failure("invalid_input", { details: { fields: [{ path: "table", problem }] } })
+      }
       const { recording } = yield* RequestContext
       // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
       if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
       const now = yield* Clock.currentTimeMillis
       const entries = request.events.map((event) => toEntry(table, event, now))
-      // `[redacted]` is longer than some texts, and `1e20` is written with all its digits.
+      // `1e20` is written with all its digits.
       const large = entries.findIndex(({ bytes }) => bytes > recordLimit + bytesBeside)
       if (large !== -1) {
         const problem = `must be at most ${recordLimit} bytes as it is stored`

@@ -64,16 +64,13 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const forgeries = makeQuota(forgeryPolicy)
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
-    const planeOf = ({ plane }: WebhookEvent) =>
-      Effect.gen(function* () {
-        if (plane._tag === "Production") return productionId
-        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
-        if (Option.isNone(known)) return yield* new Failure("plane_mismatch")
-        const environmentId = known.value
-        if (Option.exists(plane.environmentId, (claimed) => claimed !== environmentId))
-          return yield* new Failure("plane_mismatch")
-        return environmentId
-      })
+    const planeOf = Effect.fnUntraced(function* ({ plane }: WebhookEvent) {
+      if (plane._tag === "Production") return productionId
+      const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
+      return yield* Option.filter(known, (id) => Option.getOrElse(plane.environmentId, () => id) === id).pipe(
+        Effect.orElseFail(() => new Failure("plane_mismatch"))
+      )
+    })
 
     /** Counts a delivery whose signature failed. Only such a delivery can be refused by the quota. */
     const countForgery = Effect.gen(function* () {
@@ -118,8 +115,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         )
         .pipe(logAndMapStoreFailure)
       countReplay("webhook", !fresh)
-      const receipt: WebhookReceipt = { received: true }
-      return receipt
+      return { received: true } satisfies WebhookReceipt
     })
 
     return { verify, receive } as const

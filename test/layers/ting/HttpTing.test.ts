@@ -34,8 +34,7 @@ const message = {
   recipient: "si:lyra",
   type: "music.trigger.fired",
   key: "si:lyra/1",
-  data: { n: 1.5, text: "ä\ud83c\udfb5" },
-  metadata: undefined
+  data: { n: 1.5, text: "ä\ud83c\udfb5" }
 }
 
 /** Ting as a server that answers 500, but for the faults of the test. */

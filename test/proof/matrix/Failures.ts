@@ -25,7 +25,7 @@ const html = (status: number) => (when: When) =>
 
 type Headers = Readonly<Record<string, string>>
 
-export const upstreamRequest = "upstream-1"
+const upstreamRequest = "upstream-1"
 
 /** The envelope of IAM and Ting. */
 const error =

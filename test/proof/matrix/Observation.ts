@@ -1,10 +1,17 @@
 /** One cell: the failure, the request, what came of it, and the same request when the failure is over. */
-import { isDeepStrictEqual } from "node:util"
 import { type CallName, calls, registerSender } from "../../world/Calls.ts"
-import { type Answer, bodyOf, isSuccess, refusalOf, retryAfterOf, type Sent } from "../../world/Driver.ts"
+import {
+  type Answer,
+  bodyOf,
+  isSuccess,
+  type Refusal,
+  refusalOf,
+  retryAfterOf,
+  type Sent
+} from "../../world/Driver.ts"
 import { type PathName, pathNames, paths } from "../../world/Faults.ts"
 import { openWorld, type World } from "../../world/World.ts"
-import { type Failure, upstreamRequest } from "./Failures.ts"
+import type { Failure } from "./Failures.ts"
 
 /** How an observation is written, and so how the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`. */
 export interface Observation {
@@ -44,19 +51,19 @@ interface CellRequest {
   readonly times: number
 }
 
-/** Codes that say all. Those of IAM about a key are ours, too. */
-const unnamed = /^(?:slt_rejected|unauthenticated|testing_secret_invalid|(?:temporarily_)?rate_limited)$/
-const aboutKey = /^idempotency_/
+const detailNames: ReadonlyArray<string> = ["dependency", "upstream_code", "upstream_request_id"]
 
-/** Every other one names the upstream, and its refusal where it sent one; nothing else, such as the reason in the log. */
+/** A failure names the upstream, and its refusal where it sent one; nothing else, such as the reason in the log. A dead token is ours to tell. */
 const detailsProblems = (answer: Answer, { failure, path }: CellRequest): ReadonlyArray<string> => {
-  const { code = "", details = {} } = refusalOf(answer) ?? {}
-  const dependency = paths[path].upstream
-  const [, refusal] = /^4\d\d ([a-z_]+)$/.exec(failure.id) ?? []
-  const own = refusal === undefined ? {} : { upstream_code: refusal, upstream_request_id: upstreamRequest }
-  const expected =
-    unnamed.test(code) || (dependency === "iam" && aboutKey.test(code)) ? {} : { dependency, ...own }
-  return isDeepStrictEqual(details, expected) ? [] : [`the details are ${JSON.stringify(details)}`]
+  const { code = "", details = {} }: Partial<Refusal> = refusalOf(answer) ?? {}
+  const names = Object.keys(details)
+  const [, refusal = details.upstream_code] = /^4\d\d ([a-z_]+)$/.exec(failure.id) ?? []
+  const fits =
+    details.dependency === paths[path].upstream &&
+    details.upstream_code === refusal &&
+    names.every((name) => detailNames.includes(name))
+  const isOurs = code === "unauthenticated" && names.length === 0
+  return isOurs || fits ? [] : [`the details are ${JSON.stringify(details)}`]
 }
 
 /** A request that failed at a path goes no further. A login fetches the list of endpoints beside its first call. */

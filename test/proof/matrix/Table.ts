@@ -44,14 +44,11 @@ const iam: Cells = {
   "own credential": "502 dependency_misconfigured ×1",
   forbidden: "403 forbidden ×1",
   odd: `${unavailable} ×1`,
-  polled: `${unavailable} ×9`,
+  polled: `${unavailable} ×3`,
   idempotency_conflict: "409 idempotency_conflict ×1",
-  idempotency_in_progress: "409 idempotency_in_progress, 1 s ×9",
+  idempotency_in_progress: "409 idempotency_in_progress, 1 s ×3",
   idempotency_response_expired: "409 idempotency_response_expired ×1"
 }
-
-/** The polls of a refresh or logout use up its calls of a minute (limits.md, "The budget for IAM"). */
-const polledWithinBudget: Cells = { idempotency_in_progress: "429 rate_limited, 46 s ×8" }
 
 /** api.md, "Refusals of IAM": on a proof exchange, and the list of Ting's endpoints. */
 const proof: Cells = {
@@ -89,7 +86,7 @@ const ting: Cells = {
   payload_too_large: "413 payload_too_large ×1"
 }
 
-/** A failed registration never fails the login: 2 attempts and 5 s in all. A repetition tries again after a transient failure only. */
+/** A failed registration never fails the login: it has 5 s in all. A repetition tries again after a transient failure only. */
 const failedFor = (code: string, calls: string): string => `200 ting.error ${code} ${calls}`
 const recordedFor = (code: string, calls: string): string =>
   `200 ting.error ${code} ${calls}; spent → 200 ting.error ${code}`
@@ -105,24 +102,24 @@ const registering = (repeated: string, limit: string): Cells => ({
 })
 /** The list is fetched at the begin of a login, and again by each attempt to register. */
 const loginEndpoints: Cells = {
-  ...registering("×3", "rate_limited"),
+  ...registering("×4", "rate_limited"),
   odd: failedFor("dependency_unavailable", "×2")
 }
 const loginProof: Cells = {
-  ...registering("×2", "rate_limited"),
+  ...registering("×3", "rate_limited"),
   ...sameFor(["odd", "idempotency_conflict"], failedFor("dependency_unavailable", "×1")),
-  idempotency_in_progress: failedFor("idempotency_in_progress", "×5")
+  idempotency_in_progress: failedFor("idempotency_in_progress", "×3")
 }
 const loginRegister: Cells = {
-  ...registering("×2 (proof ×2)", "temporarily_rate_limited"),
-  proof: failedFor("dependency_unavailable", "×2 (proof ×2)"),
+  ...registering("×3 (proof ×3)", "temporarily_rate_limited"),
+  proof: failedFor("dependency_unavailable", "×3 (proof ×3)"),
   odd: failedFor("dependency_unavailable", "×1")
 }
 
-/** api.md, "POST /api/v1/reports": a verdict on the token is the answer; everything else stores the report as unverified, after one call. */
+/** api.md, "POST /api/v1/reports": a verdict on the token is the answer; everything else stores the report as unverified, within 3 s. */
 const reporter: Cells = {
   ...sameFor(Object.keys(iam), "200 unverified ×1"),
-  polled: "200 unverified ×5",
+  ...sameFor(["refused", "broken", "busy", "later", "polled"], "200 unverified ×3"),
   forbidden: "403 forbidden ×1",
   inactive: "401 unauthenticated ×1"
 }
@@ -188,22 +185,17 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
     })
   ],
   refresh: [
-    spending(
-      "tokens",
-      "200 ×1; spent",
-      { ...iam, ...polledWithinBudget },
-      {
-        before: "unspent",
-        // A refresh token that IAM refused is refused for 10 minutes without a call.
-        except: { "their credential": "401 unauthenticated ×1; unspent → 401 unauthenticated" }
-      }
-    ),
+    spending("tokens", "200 ×1; spent", iam, {
+      before: "unspent",
+      // A refresh token that IAM refused is refused for 10 minutes without a call.
+      except: { "their credential": "401 unauthenticated ×1; unspent → 401 unauthenticated" }
+    }),
     spending("introspect", "200 ×1; spent", justIssued)
   ],
   logout: [
     {
       ...read("revoke", "204 ×1; ended"),
-      rules: { ...iam, ...polledWithinBudget, idempotency_response_expired: "204 ×1" },
+      rules: { ...iam, idempotency_response_expired: "204 ×1" },
       before: "live",
       after: "ended"
     }

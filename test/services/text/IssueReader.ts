@@ -63,7 +63,7 @@ export const names = (text: string, publicId: string, isVerified = true): boolea
 
 /** Lines that the service itself writes; every one is plain text or a code span of harmless characters. */
 const ownLine =
-  /^(?:|- (?:Report|Backend|Source|Created|Request|Pull request): `[A-Za-z0-9._:/+-]+`|Context:|Attachment `[A-Za-z0-9._-]+`:|\[left out: the stored report holds more\]|report-ref: rep_[0-9a-f]{32}-[0-9a-f]{32})$/
+  /^(?:|- (?:Report|Backend|Source|Created|Request|Pull request): `[A-Za-z0-9._:/+-]+`|Context:|Attachment `[A-Za-z0-9._:/+-]+`:|\[left out: the stored report holds more\]|report-ref: rep_[0-9a-f]{32}-[0-9a-f]{32})$/
 
 /** Reads an issue's body: fences by CommonMark 4.5, everything else must be a line of the service. */
 export const readBody = (body: string) => {
