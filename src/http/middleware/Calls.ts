@@ -58,7 +58,7 @@ const makeLimits = Effect.gen(function* () {
     const own = Option.toArray(Option.map(key, (digest) => byCredential.take(digest, now)))
     const used = own.find(({ retryAfterSeconds }) => retryAfterSeconds > 0)
     if (used !== undefined) return refuse(used)
-    const ofAddress = byAddress.take(exchange.info.clientNetwork, now)
+    const ofAddress = byAddress.take(exchange.clientNetwork, now)
     if (ofAddress.retryAfterSeconds > 0) {
       if (Option.isSome(key)) byCredential.giveBack(key.value)
       return refuse(ofAddress)
@@ -77,7 +77,6 @@ export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
     /** Counts the call against the limits of its client. */
     const metered = <A, E, R>(call: (exchange: Exchange) => Effect.Effect<A, E, R>) =>
       Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | FailureOf<"rate_limited">, R> => {
-        exchange.decoded = true
         const refusal = countIn(exchange)
         if (refusal !== undefined) return Effect.fail(refusal)
         exchange.committing = exchange.message.method === "POST"

@@ -1,14 +1,11 @@
 /** The paths and methods of the service, read from the contract. The library's router answers 404 for every other request. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as Context from "effect/Context"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import * as ParseResult from "effect/ParseResult"
-import * as Schema from "effect/Schema"
 import { Failure } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import { Traits } from "../api/Endpoint.ts"
-import { toFields } from "../body/ValidationErrors.ts"
+import { findProblemBy } from "../body/ValidationErrors.ts"
 import type { Call, Route } from "./Exchange.ts"
 import { PlaneSelection } from "./SentHeaders.ts"
 
@@ -17,28 +14,6 @@ export const documentPath = "/openapi.json"
 export const docsPath = "/docs"
 
 const noProblem = () => undefined
-
-/** Without the refused values: the library writes each of them out, and of a large one that costs far more than to decode it. */
-const withoutValues = (issue: ParseResult.ParseIssue): ParseResult.ParseIssue =>
-  Object.create(issue, {
-    actual: { value: undefined },
-    ...("issue" in issue ? { issue: { value: withoutValues(issue.issue) } } : {}),
-    ...("issues" in issue ? { issues: { value: [issue.issues].flat().map(withoutValues) } } : {})
-  })
-
-const findProblemBy = (payload: Schema.Schema<never, unknown>): Call["findProblem"] => {
-  const decode = Schema.decodeUnknownEither(
-    payload.annotations({ parseOptions: { onExcessProperty: "error", errors: "first" } })
-  )
-  return (body) =>
-    Either.match(decode(body), {
-      onRight: noProblem,
-      onLeft: ({ issue }) =>
-        new Failure("invalid_input", {
-          details: { fields: toFields(ParseResult.ArrayFormatter.formatIssueSync(withoutValues(issue))) }
-        })
-    })
-}
 
 const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
   const get = calls.get("GET")
@@ -60,10 +35,7 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       const call: Call = {
         ...Context.get(annotations, Traits),
         selectsPlane: Array.from(middlewares).some(({ key }) => key === PlaneSelection.key),
-        findProblem: Option.match(payloadSchema, {
-          onNone: () => noProblem,
-          onSome: findProblemBy
-        })
+        findProblem: Option.match(payloadSchema, { onNone: () => noProblem, onSome: findProblemBy })
       }
       found.set(path, makeRoute(path, new Map([...(found.get(path)?.calls ?? []), [method, call]])))
     }

@@ -116,7 +116,7 @@ export const headers = {
     "0.1.0"
   ),
   "WWW-Authenticate": text("The authentication scheme.", "Bearer"),
-  "Cache-Control": text("Responses with credentials and errors are not cached.", "no-store")
+  "Cache-Control": text("No response is cached.", "no-store")
 } as const
 export type HeaderNames = ReadonlyArray<keyof typeof headers>
 

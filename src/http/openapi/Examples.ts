@@ -26,10 +26,9 @@ export const placeholders = {
   signature: "v1=47b0505acc2ff786333017811e22d22abb00a482aa7485539f52b59720f860d9"
 } as const
 
-/** A successful call: the JSON body of its request, if any, and its response in words and as JSON; no JSON for 204. */
+/** A successful call: the JSON body of its request, if any, and that of its response; none for 204. */
 export interface Example {
   readonly request?: unknown
-  readonly returns: string
   readonly response?: unknown
 }
 
@@ -52,18 +51,15 @@ const subscriptionId = "sub_5b0c6b1f5d4f4c3a9d8e7f6a5b4c3d2e"
 /** By operation id. */
 export const examples = {
   "system.healthz": {
-    returns: "The process is alive",
     response: { status: "ok", service: "music-backend", version } satisfies Health
   },
   "system.readyz": {
-    returns: "The service is ready; `checks` has the state of each dependency",
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
     } satisfies ReadinessAnswer
   },
   "descriptors.iam": {
-    returns: "The application and its services, in the selected plane",
     response: {
       app_id: "music",
       org_id: "music",
@@ -77,11 +73,9 @@ export const examples = {
     } satisfies IamDescriptor
   },
   "descriptors.version": {
-    returns: "This release",
     response: { version, api_versions: ["v1"], min_cli: "0.1.0" } satisfies Version
   },
   "auth.login": {
-    returns: "A session, and the result of the registration for notifications",
     request: { slt: placeholders.slt },
     response: {
       ...session,
@@ -89,16 +83,13 @@ export const examples = {
     } satisfies LoginSession
   },
   "auth.refresh": {
-    returns: "The session with new tokens; the old refresh token is consumed",
     request: { refresh_token: placeholders.refreshToken },
     response: session
   },
   "auth.logout": {
-    returns: "Revoked",
     request: { token: placeholders.endedToken }
   },
   "auth.me": {
-    returns: "The caller's identity and rights",
     response: {
       authenticated: true,
       actor,
@@ -111,7 +102,6 @@ export const examples = {
     } satisfies Me
   },
   "tings.subscribe": {
-    returns: "The active registration",
     request: {},
     response: {
       id: subscriptionId,
@@ -121,7 +111,6 @@ export const examples = {
     } satisfies Subscription
   },
   "tings.send": {
-    returns: "Stored with the notification service, now or by an earlier call under the same `key`",
     request: {
       type: "music.trigger.fired",
       key: placeholders.tingKey,
@@ -137,7 +126,6 @@ export const examples = {
     } satisfies SentTing
   },
   "reports.submit": {
-    returns: "Stored, now or by an earlier call under the same `Idempotency-Key`",
     request: {
       message: "Playback stops after a seek near the end of a track.",
       pr: "https://github.com/harbor/music/pull/12",
@@ -154,7 +142,6 @@ export const examples = {
     } satisfies Report
   },
   "telemetry.accept": {
-    returns: "Committed, or recording is off",
     request: {
       table: "musicclidaemon",
       events: [
@@ -168,7 +155,6 @@ export const examples = {
     } satisfies TelemetryRequest
   },
   "webhooks.receive": {
-    returns: "Committed, now or by an earlier delivery of the same event",
     request: {
       spec_version: "1.0",
       event_id: placeholders.eventId,

@@ -21,10 +21,7 @@ export const trackConnections = (server: Server) => {
   })
 
   const pendingOn = (socket: Duplex): ReadonlyArray<ServerResponse> => [...(open.get(socket) ?? [])]
-
-  const closeWhere = (isChosen: (socket: Duplex, pending: ReadonlySet<ServerResponse>) => boolean) => () => {
-    for (const [socket, pending] of open) if (isChosen(socket, pending)) socket.destroy()
-  }
+  const awaitsAnswer = (socket: Duplex): boolean => pendingOn(socket).some(({ req }) => req.complete)
 
   /** Runs `then` after the responses to all complete requests on the connection, so that responses keep their order. */
   const afterAnswers = (socket: Duplex, then: () => void): void => {
@@ -38,12 +35,13 @@ export const trackConnections = (server: Server) => {
     hasPartialExchange: (socket: Duplex): boolean =>
       pendingOn(socket).some(({ headersSent, req }) => headersSent && !req.complete),
     afterAnswers,
-    /** Closes connections that never sent a byte: Node counts them as busy and would wait for them. */
-    closeSilent: closeWhere((socket) => "bytesRead" in socket && socket.bytesRead === 0),
-    /** Closes connections without an unanswered request, also those with a partial head. */
-    closeFree: closeWhere((_, pending) => pending.size === 0),
-    /** Closes every connection, also one after CONNECT, which Node's `closeAllConnections` omits. */
-    closeAll: closeWhere(() => true)
+    /** Closes connections that never sent a byte, which Node counts as busy; when it is `late`, all on which no complete request waits. */
+    closeUnused: (late: boolean): void => {
+      for (const socket of open.keys()) {
+        const isSilent = "bytesRead" in socket && socket.bytesRead === 0
+        if (isSilent || (late && !awaitsAnswer(socket))) socket.destroy()
+      }
+    }
   }
 }
 export type Connections = ReturnType<typeof trackConnections>

@@ -29,19 +29,26 @@ const invalidFraming = (path: string, problem: string): Failure<"invalid_input">
     details: { fields: [{ path, problem }] }
   })
 
-/**
- * The refusal of a request that Node's parser takes, but a program before this one may read with another end: then the bytes
- * behind it would be another request (RFC 9112, 6.1 and 11.2).
- */
-export const failureOfFraming = ({ headers, httpVersion }: IncomingMessage): Failure | undefined => {
+/** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
+export const misframed = new WeakSet<Duplex>()
+
+const problemOfFraming = ({ headers, httpVersion }: IncomingMessage): Failure | undefined => {
   const coding = headers["transfer-encoding"]
   if (httpVersion !== "1.1" && httpVersion !== "1.0")
     return invalidFraming("HTTP version", "must be 1.1 or 1.0")
-  if (coding === undefined) return undefined
-  if (httpVersion === "1.0") return invalidFraming("Transfer-Encoding", "is not part of HTTP/1.0")
-  return coding.toLowerCase() === "chunked"
+  return coding === undefined || (httpVersion === "1.1" && coding.toLowerCase() === "chunked")
     ? undefined
-    : invalidFraming("Transfer-Encoding", "must be `chunked` alone")
+    : invalidFraming("Transfer-Encoding", "must be `chunked` alone, in HTTP/1.1")
+}
+
+/**
+ * Refuses a request that Node's parser takes, but a program before this one may read with another end: then the bytes
+ * behind it would be another request (RFC 9112, 6.1 and 11.2).
+ */
+export const checkFraming = (message: IncomingMessage): Failure | undefined => {
+  const problem = problemOfFraming(message)
+  if (problem !== undefined) misframed.add(message.socket)
+  return problem
 }
 
 /** By Node's error code. */
@@ -85,9 +92,6 @@ const refuseConnection = (socket: Duplex, failure: Failure): string => {
   setTimeout(() => socket.destroy(), lingerMillis).unref()
   return requestId
 }
-
-/** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
-export const misframed = new WeakSet<Duplex>()
 
 /**
  * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id, and reports each answer and the
