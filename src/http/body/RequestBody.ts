@@ -10,10 +10,9 @@ import { nestingLimit } from "../../schema/BodyLimits.ts"
 import { Failure, type FailureOf } from "../../schema/Failure.ts"
 import { requestTimeout } from "../transport/UnparsedRequest.ts"
 import { Bounds } from "../middleware/Bounds.ts"
-import type { BodyFailure, Call, Exchange } from "../middleware/Exchange.ts"
-import { countHeader } from "../transport/RawHeaders.ts"
+import { type BodyFailure, type Call, countHeader, type Exchange } from "../middleware/Exchange.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
-import { refuseBody } from "./ValidationErrors.ts"
+import { refuseField } from "./ValidationErrors.ts"
 
 // No space can belong to two of its parts: the search would try all ways to divide them.
 const mediaType = /^application\/json[ \t]*(?:;[ \t]*(?:charset[ \t]*=[ \t]*"?utf-8"?[ \t]*(?:;[ \t]*)?)?)?$/i
@@ -93,18 +92,17 @@ export const makeBodyReader = (time: Duration.Duration) =>
 
 /** Checks the data of a signed body, which is read only after its signature. It is one level deep in it. */
 export const checkNesting = (data: unknown): Effect.Effect<void, FailureOf<"invalid_input">> =>
-  nestsTooDeep(data, nestingLimit - 1) ? refuseBody("body", tooDeep) : Effect.void
+  nestsTooDeep(data, nestingLimit - 1) ? refuseField("body", tooDeep) : Effect.void
 
 const readJson = (
   { headers }: IncomingMessage,
   { bodyOptional, findProblem }: Call,
   bytes: Uint8Array
 ): Effect.Effect<unknown, BodyFailure> => {
-  if (bytes.length > 0 && headers["content-type"] === undefined)
-    return new Failure("unsupported_media_type")
+  if (bytes.length > 0 && headers["content-type"] === undefined) return new Failure("unsupported_media_type")
   if (bodyOptional && bytes.length === 0) return Effect.succeed({})
   const json = parseJson(bytes)
-  if (Either.isLeft(json)) return refuseBody("body", json.left)
+  if (Either.isLeft(json)) return refuseField("body", json.left)
   return findProblem(json.right) ?? Effect.succeed(json.right)
 }
 

@@ -7,11 +7,6 @@ import { redact } from "../../services/text/Redaction.ts"
 
 type Issue = ParseResult.ArrayFormatterIssue
 
-/** A path that is longer is cut, so that a hostile body has a short answer. */
-const pathLimit = 120
-
-const truncate = (path: string): string => (path.length <= pathLimit ? path : `${path.slice(0, pathLimit)}…`)
-
 const plainName = /^[\w-]{1,64}$/
 
 /** The name of a field as the caller sent it, unless it may be a credential or is no plain name. */
@@ -54,13 +49,13 @@ const withoutValues = (issue: ParseResult.ParseIssue): ParseResult.ParseIssue =>
     ...("issues" in issue ? { issues: { value: [issue.issues].flat().map(withoutValues) } } : {})
   })
 
-/** The refusal of a body, by the dotted path of a field, or by `body` for the whole. */
-export const refuseBody = (path: string, problem: string): Failure<"invalid_input"> =>
+/** The refusal of a header or a body, by the dotted path of a field, or by `body` for the whole. */
+export const refuseField = (path: string, problem: string): Failure<"invalid_input"> =>
   new Failure("invalid_input", { details: { fields: [{ path, problem }] } })
 
 const toFailure = (issues: ReadonlyArray<Issue>): Failure<"invalid_input"> | undefined => {
   const issue = issues.find((found) => !isAlternative(found)) ?? issues[0]
-  return issue && refuseBody(truncate(issue.path.map(toName).join(".")) || "body", toProblem(issue))
+  return issue && refuseField(issue.path.map(toName).join(".") || "body", toProblem(issue))
 }
 
 /** Finds the first problem of a body by its schema. */

@@ -3,7 +3,6 @@ import type { HttpServerResponse } from "@effect/platform/HttpServerResponse"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type * as Tracer from "effect/Tracer"
 import { failureStatus } from "../../schema/Envelope.ts"
 import type { Failure } from "../../schema/Failure.ts"
 import * as Metrics from "../../services/Metrics.ts"
@@ -11,11 +10,10 @@ import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Spans } from "../../services/Tracing.ts"
 import type { Exchange } from "./Exchange.ts"
 
-const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"])
+const usual = /^(?:GET|HEAD|POST|OPTIONS|PUT|PATCH|DELETE)$/
 
-/** The method for metrics and spans: an unknown one is `_OTHER`, as OpenTelemetry names it. */
-const toMethodName = ({ method = "" }: Exchange["message"]): string =>
-  methods.has(method) ? method : "_OTHER"
+/** The method for metrics: others are `_OTHER`, as OpenTelemetry names them, so that strangers make no series of their own. */
+const toLabel = (method: string): string => (usual.test(method) ? method : "_OTHER")
 
 const countRequest = (route: string, method: string, status: number, failure?: Failure): void => {
   Metrics.recordNow(Metrics.httpRequests({ route, method, status: String(status) }), 1)
@@ -47,30 +45,10 @@ export const logUnparsed = (
 const traceparentPattern =
   /^(?!ff)(?!00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
 
-/** Ends a span by OpenTelemetry's conventions for HTTP servers: only status 500 and above is an error. */
-const endSpan = (
-  span: Tracer.Span,
-  { failure, message, plane, requestId, route }: Exchange,
-  { status }: HttpServerResponse
-): Effect.Effect<void> => {
-  const error = status >= 500 ? (failure?.code ?? String(status)) : undefined
-  const attributes = {
-    "http.request.method": toMethodName(message),
-    "url.scheme": "http",
-    "http.route": route?.pattern,
-    "http.response.status_code": status,
-    "music.request.id": requestId,
-    "music.plane": plane,
-    "music.failure.code": failure?.code,
-    "error.type": error
-  }
-  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) span.attribute(name, value)
-  return Effect.map(Clock.currentTimeNanos, (endedAt) =>
-    span.end(endedAt, error === undefined ? Exit.void : Exit.fail(error))
-  )
-}
-
-/** Makes the function that runs a request in its span, where spans are sent. It continues the caller's trace (W3C Trace Context). */
+/**
+ * Makes the function that runs a request in its span, where spans are sent. It continues the caller's trace (W3C Trace Context), and by
+ * OpenTelemetry's conventions only status 500 and above is an error.
+ */
 export const makeRequestSpan = Effect.map(
   Spans,
   (sender) =>
@@ -82,10 +60,11 @@ export const makeRequestSpan = Effect.map(
       const { message, route } = exchange
       const [, traceId, spanId, flags = ""] =
         traceparentPattern.exec(String(message.headers.traceparent)) ?? []
-      const method = toMethodName(message).replace("_OTHER", "HTTP")
+      const method = message.method ?? ""
       return Effect.makeSpan(route === undefined ? method : `${method} ${route.pattern}`, {
         kind: "server",
         captureStackTrace: false,
+        attributes: { "http.request.method": method, "http.route": route?.pattern ?? "unmatched" },
         ...(traceId === undefined || spanId === undefined
           ? { root: true }
           : { parent: sender.remoteSpan({ traceId, spanId, traceFlags: Number.parseInt(flags, 16) }) })
@@ -94,7 +73,12 @@ export const makeRequestSpan = Effect.map(
           request.pipe(
             Effect.withParentSpan(span),
             Effect.annotateLogs("trace_id", span.traceId),
-            Effect.tap((response) => endSpan(span, exchange, response))
+            Effect.tap(({ status }) =>
+              Effect.map(Clock.currentTimeNanos, (endedAt) => {
+                span.attribute("http.response.status_code", status)
+                span.end(endedAt, status < 500 ? Exit.void : Exit.fail(exchange.failure?.code))
+              })
+            )
           )
         ),
         Effect.withTracerEnabled(true)
@@ -113,14 +97,14 @@ export const makeRecorder = Effect.gen(function* () {
   return (exchange: Exchange, status: number): Effect.Effect<void> => {
     const { actor, call, clientNetwork, clientVersion, failure, message, plane, source } = exchange
     const route = exchange.route?.pattern ?? "unmatched"
-    const method = toMethodName(message)
+    const { method = "" } = message
     const nanos = clock.unsafeCurrentTimeNanos() - exchange.startedAt
     const duration_ms = Math.round(Number(nanos) / 10_000) / 100
-    countRequest(route, method, status, failure)
-    Metrics.recordNow(Metrics.httpRequestDuration({ route, method }), duration_ms / 1_000)
+    countRequest(route, toLabel(method), status, failure)
+    Metrics.recordNow(Metrics.httpRequestDuration({ route, method: toLabel(method) }), duration_ms / 1_000)
     const log = call?.probe === true && status < 400 ? Effect.logDebug : Effect.logInfo
     return log("Request", {
-      ...{ method: message.method ?? "", route, status, duration_ms },
+      ...{ method, route, status, duration_ms },
       ...(failure === undefined ? {} : { code: failure.code }),
       // Without a quota of this service it is the budget for IAM, or IAM itself.
       ...(failure?.code === "rate_limited" ? { quota: failure.quota?.policy.name ?? "iam" } : {}),

@@ -18,23 +18,24 @@ import * as Option from "effect/Option"
 import { isLowerVersion } from "../../schema/ClientVersion.ts"
 import { failureHeaders, failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
 import { Failure, type QuotaReading } from "../../schema/Failure.ts"
-import { clientVersionMaxLength, clientVersionPattern } from "../../schema/Patterns.ts"
+import { clientVersionMaxLength, clientVersionPattern, requestIdPattern } from "../../schema/Patterns.ts"
 import { Drain } from "../../services/Drain.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { productionId } from "../../services/Plane.ts"
 import { RequestContext, type Source } from "../../services/RequestContext.ts"
 import { Settings } from "../../services/Settings.ts"
+import { redact } from "../../services/text/Redaction.ts"
 import { writeResponse } from "../../services/WriteResponse.ts"
 import { checkFraming, misframed } from "../transport/UnparsedRequest.ts"
 import { apiPrefix } from "../api/Endpoint.ts"
+import { refuseField } from "../body/ValidationErrors.ts"
 import { checkBodyHeaders, makeBodyReader, withJson } from "../body/RequestBody.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
-import { countHeader, resolveRequestId } from "../transport/RawHeaders.ts"
 import { makeRecorder, makeRequestSpan } from "./AccessLog.ts"
-import { CurrentExchange, type Exchange } from "./Exchange.ts"
+import { countHeader, CurrentExchange, type Exchange, newRequestId } from "./Exchange.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
 import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
-import { selectsTestingPlane } from "./SentHeaders.ts"
+import { testingHeader } from "./SentHeaders.ts"
 import { corsHeaders } from "./WebOrigins.ts"
 
 /** Status of a request whose client disconnected; it is logged and never sent. */
@@ -44,39 +45,30 @@ const clientClosedRequest = 499
 const checkHost = (message: IncomingMessage): Failure | undefined =>
   message.httpVersion === "1.0" || countHeader(message, "host") === 1
     ? undefined
-    : new Failure("invalid_input", {
-        details: { fields: [{ path: "Host", problem: "must be sent exactly once" }] }
-      })
+    : refuseField("Host", "must be sent exactly once")
+
+/** The caller's own request id when it is well-formed, sent once and no misplaced credential; otherwise a new one. */
+const readRequestId = ({ "x-request-id": given = "" }: IncomingHttpHeaders): string => {
+  const id = given.toString()
+  return requestIdPattern.test(id) && redact(id) === id ? id : newRequestId()
+}
 
 const sources: ReadonlyArray<Source> = ["cli", "daemon", "web"]
 
-// Node joins a repeated header with commas, so `String` loses nothing; a single `1` among the values is an opt-out.
-const isOptOut = (value: string | ReadonlyArray<string> | undefined): boolean =>
-  value !== undefined &&
-  String(value)
-    .split(",")
-    .some((part) => part.trim() === "1")
+// Node joins a repeated header with commas; a single `1` among the values is an opt-out.
+const optOut = /(?:^|,)\s*1\s*(?:,|$)/
 
 /** Whether the caller allows recording. Any unknown value counts as an opt-out. */
 const allowsRecording = (headers: IncomingHttpHeaders): boolean =>
-  (headers["x-music-telemetry"] ?? "on") === "on" && !isOptOut(headers["sec-gpc"]) && !isOptOut(headers.dnt)
+  (headers["x-music-telemetry"] ?? "on") === "on" &&
+  !optOut.test(String(headers["sec-gpc"])) &&
+  !optOut.test(String(headers.dnt))
 
 /** `X-Music-Client-Version`; anything that is no version counts as absent, never as a refusal. */
 const readClientVersion = (headers: IncomingHttpHeaders): string | undefined => {
   const version = String(headers["x-music-client-version"])
   return version.length <= clientVersionMaxLength && clientVersionPattern.test(version) ? version : undefined
 }
-
-/** Adds the headers that the response has not. The library's `setHeaders` costs several times as much. */
-const addHeaders = (
-  response: HttpServerResponse.HttpServerResponse,
-  headers: Readonly<Record<string, string>>
-): HttpServerResponse.HttpServerResponse =>
-  Object.entries(headers).reduce(
-    (given, [name, value]) =>
-      name in given.headers ? given : HttpServerResponse.setHeader(given, name, value),
-    response
-  )
 
 /** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10); none without a reading. */
 const rateLimitHeaders = (readings: ReadonlyArray<QuotaReading>) =>
@@ -113,7 +105,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         path,
         route,
         call,
-        requestId: resolveRequestId(headers["x-request-id"]?.toString()),
+        requestId: readRequestId(headers),
         source: sources.find((source) => source === headers["x-music-source"]) ?? "unknown",
         clientNetwork: toNetwork(resolveAddress(message)),
         recording: telemetry.enabled && allowsRecording(headers),
@@ -121,7 +113,7 @@ export const AnswersLive = HttpApiBuilder.middleware(
         body: readBody(message, call?.bodyBound ?? 0),
         clientVersion: readClientVersion(headers),
         startedAt: clock.unsafeCurrentTimeNanos(),
-        plane: selectsTestingPlane(message, call) ? "testing" : productionId,
+        plane: headers[testingHeader] === undefined ? productionId : "testing",
         actor: "anonymous",
         credential: Option.none(),
         quotas: [],
@@ -171,18 +163,18 @@ export const AnswersLive = HttpApiBuilder.middleware(
       const allow = message.method === "OPTIONS" ? response.headers.allow : undefined
       // While a body still arrives, the end of the connection would reset it, and the answer would be lost.
       const closing = exchange.closing || (drain.isDraining() && message.complete)
-      return addHeaders(response, {
+      // What the response has itself counts.
+      return HttpServerResponse.setHeaders(response, {
         ...securityHeaders,
         "cache-control": "no-store",
         ...corsHeaders(webOrigins, exchange, allow),
         ...rateLimitHeaders(quotas),
-        ...(clientVersion !== undefined &&
-        path.startsWith(apiPrefix) &&
-        isLowerVersion(clientVersion, minCli)
+        ...(clientVersion !== undefined && path.startsWith(apiPrefix) && isLowerVersion(clientVersion, minCli)
           ? { "x-music-min-cli": minCli }
           : {}),
         ...(closing ? { connection: "close" } : {}),
-        "x-request-id": requestId
+        "x-request-id": requestId,
+        ...response.headers
       })
     }
 

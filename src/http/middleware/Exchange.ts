@@ -1,4 +1,5 @@
 /** A request, what is known of its call, and what the checks and the use case establish about it. */
+import { randomUUID } from "node:crypto"
 import type { IncomingMessage } from "node:http"
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
@@ -11,8 +12,6 @@ import type { Traits } from "../api/Endpoint.ts"
 
 /** Properties of a call that the server needs before it runs. */
 export interface Call extends Context.Tag.Service<typeof Traits> {
-  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
-  readonly selectsPlane: boolean
   /** The first problem of a body by the contract. */
   readonly findProblem: (body: unknown) => Failure<"invalid_input"> | undefined
 }
@@ -43,7 +42,7 @@ export interface Exchange extends RequestInfo {
   /** Nanoseconds of Effect's clock. */
   readonly startedAt: bigint
   /**
-   * `testing` for a request that selects a testing plane in whatever form, until the plane is resolved; `unverified` for a delivery
+   * `testing` for a request with `X-Testing-Environment-Key` in whatever form, until the plane is resolved; `unverified` for a delivery
    * whose signature is not verified.
    */
   plane: PlaneId | "testing" | "unverified"
@@ -60,6 +59,12 @@ export interface Exchange extends RequestInfo {
   /** What the answer says, when it is an error. */
   failure: Failure | undefined
 }
+
+export const newRequestId = (): string => `req_${randomUUID().replaceAll("-", "")}`
+
+/** How often a header was sent: Node keeps the first of some, and joins others. */
+export const countHeader = ({ rawHeaders }: IncomingMessage, name: string): number =>
+  rawHeaders.filter((raw, at) => at % 2 === 0 && raw.toLowerCase() === name).length
 
 /** The exchange of the current request. A reference, because a middleware of the whole API cannot declare what it provides. */
 export class CurrentExchange extends Context.Reference<CurrentExchange>()("music/http/CurrentExchange", {

@@ -7,7 +7,6 @@ import { Api } from "../Api.ts"
 import { Traits } from "../api/Endpoint.ts"
 import { findProblemBy } from "../body/ValidationErrors.ts"
 import type { Call, Route } from "./Exchange.ts"
-import { PlaneSelection } from "./SentHeaders.ts"
 
 /** Paths of the OpenAPI document and of its page. Neither is a call of the API itself. */
 export const documentPath = "/openapi.json"
@@ -25,16 +24,14 @@ const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => 
 export const routes: ReadonlyMap<string, Route> = (() => {
   const found = new Map<string, Route>(
     [documentPath, docsPath].map((path) => {
-      const call = { selectsPlane: false, findProblem: noProblem }
-      return [path, makeRoute(path, new Map([["GET", call]]))]
+      return [path, makeRoute(path, new Map([["GET", { findProblem: noProblem }]]))]
     })
   )
   HttpApi.reflect(Api, {
     onGroup: () => {},
-    onEndpoint: ({ endpoint: { annotations, method, middlewares, path, payloadSchema } }) => {
+    onEndpoint: ({ endpoint: { annotations, method, path, payloadSchema } }) => {
       const call: Call = {
         ...Context.get(annotations, Traits),
-        selectsPlane: Array.from(middlewares).some(({ key }) => key === PlaneSelection.key),
         findProblem: Option.match(payloadSchema, { onNone: () => noProblem, onSome: findProblemBy })
       }
       found.set(path, makeRoute(path, new Map([...(found.get(path)?.calls ?? []), [method, call]])))

@@ -16,10 +16,11 @@ import { exampleOf } from "./Examples.ts"
 
 type Response = OpenAPISpecOperation["responses"][number]
 
-/** What the library says of filters, such as `maxLength(64)` and `a string at most 500 character(s) long`. */
+/** What the library says of filters, such as `maxLength(64)` and `a string at most 500 character(s) long`, and empty lists. */
 const isGenerated = (name: string, member: unknown): boolean =>
-  typeof member === "string" &&
-  (name === "title" || name === "$id" || (name === "description" && member.includes("(s)")))
+  typeof member === "string"
+    ? name === "title" || name === "$id" || (name === "description" && member.includes("(s)"))
+    : (name === "required" || name === "properties") && Object.keys(Object(member)).length === 0
 
 /** A copy without some members, at every depth. */
 const without = <A>(value: A, isRemoved: (name: string, member: unknown) => boolean): A =>
@@ -59,14 +60,8 @@ const failureResponse = (status: string, response: Response, shared: Components.
 }
 
 const exampleContent = (content: Response["content"], value: unknown) => {
-  const json = content?.["application/json"]
-  return json === undefined
-    ? {}
-    : {
-        content: {
-          "application/json": { ...json, examples: { success: { summary: "Typical result", value } } }
-        }
-      }
+  const examples = { success: { summary: "Typical result", value } }
+  return content && { content: { "application/json": { ...content["application/json"], examples } } }
 }
 
 const completeOperation = (

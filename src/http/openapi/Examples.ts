@@ -4,11 +4,6 @@
  */
 import { requestedScopes } from "../../schema/Identity.ts"
 import { version } from "../../schema/Release.ts"
-import type { Report, ReportRequest } from "../../schema/Report.ts"
-import type { LoginSession, Me, Session } from "../../schema/Session.ts"
-import type { TelemetryRequest } from "../../schema/Telemetry.ts"
-import type { SentTing, Subscription, TingRequest } from "../../schema/Ting.ts"
-import type { Health, IamDescriptor, ReadinessAnswer, Version, WebhookReceipt } from "../../schema/System.ts"
 
 /** Placeholders for the caller's own values. A sandbox puts live ones in their places. */
 export const placeholders = {
@@ -34,7 +29,7 @@ export interface Example {
 
 const actor = { type: "silicon", public_id: "si:deejay" } as const
 
-const session: Session = {
+const session = {
   access_token: placeholders.accessToken,
   refresh_token: placeholders.refreshToken,
   token_type: "Bearer",
@@ -50,14 +45,12 @@ const subscriptionId = "sub_5b0c6b1f5d4f4c3a9d8e7f6a5b4c3d2e"
 
 /** By operation id. */
 export const examples = {
-  "system.healthz": {
-    response: { status: "ok", service: "music-backend", version } satisfies Health
-  },
+  "system.healthz": { response: { status: "ok", service: "music-backend", version } },
   "system.readyz": {
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
-    } satisfies ReadinessAnswer
+    }
   },
   "descriptors.iam": {
     response: {
@@ -70,25 +63,21 @@ export const examples = {
       ting_types: ["music.trigger.fired", "music.trigger.expired"],
       scopes: [...requestedScopes],
       version
-    } satisfies IamDescriptor
+    }
   },
-  "descriptors.version": {
-    response: { version, api_versions: ["v1"], min_cli: "0.1.0" } satisfies Version
-  },
+  "descriptors.version": { response: { version, api_versions: ["v1"], min_cli: "0.1.0" } },
   "auth.login": {
     request: { slt: placeholders.slt },
     response: {
       ...session,
       ting: { subscribed: true, subscription_id: subscriptionId }
-    } satisfies LoginSession
+    }
   },
   "auth.refresh": {
     request: { refresh_token: placeholders.refreshToken },
     response: session
   },
-  "auth.logout": {
-    request: { token: placeholders.endedToken }
-  },
+  "auth.logout": { request: { token: placeholders.endedToken } },
   "auth.me": {
     response: {
       authenticated: true,
@@ -99,7 +88,7 @@ export const examples = {
       scopes: [...requestedScopes],
       ting_ready: true,
       testing_environment_id: null
-    } satisfies Me
+    }
   },
   "tings.subscribe": {
     request: {},
@@ -108,7 +97,7 @@ export const examples = {
       app_id: "music",
       for: actor.public_id,
       active: true
-    } satisfies Subscription
+    }
   },
   "tings.send": {
     request: {
@@ -116,14 +105,14 @@ export const examples = {
       key: placeholders.tingKey,
       data: { trigger: 7, title: "Low Tide" },
       metadata: { room: "kitchen" }
-    } satisfies TingRequest,
+    },
     response: {
       id: "msg_0d9a4c7be21f4f53b6a8c1d2e3f40516",
       created_at: "2026-09-24T08:15:30.412907Z",
       key: placeholders.tingKey,
       silent: false,
       replayed: false
-    } satisfies SentTing
+    }
   },
   "reports.submit": {
     request: {
@@ -131,7 +120,7 @@ export const examples = {
       pr: "https://github.com/harbor/music/pull/12",
       attachments: [{ name: "player.log", content: "08:15:30 seek 3:41\n08:15:31 stalled" }],
       context: { client: "0.1.0", platform: "linux" }
-    } satisfies ReportRequest,
+    },
     response: {
       id: "rep_8c1d2e3f405160d9a4c7be21f4f53b6a",
       status: "stored",
@@ -139,7 +128,7 @@ export const examples = {
       reporter: "si:deejay",
       created_at: "2026-09-24T08:15:30.412Z",
       replayed: false
-    } satisfies Report
+    }
   },
   "telemetry.accept": {
     request: {
@@ -152,7 +141,7 @@ export const examples = {
           metadata: { occurred_at: "2026-09-24T08:15:30.412Z" }
         }
       ]
-    } satisfies TelemetryRequest
+    }
   },
   "webhooks.receive": {
     request: {
@@ -164,7 +153,7 @@ export const examples = {
       aggregate: { type: "carbon", id: "c:ana", version: 4 },
       data: { changed_fields: ["display_name"] }
     },
-    response: { received: true } satisfies WebhookReceipt
+    response: { received: true }
   }
 } as const satisfies Record<string, Example>
 

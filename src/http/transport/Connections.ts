@@ -4,7 +4,7 @@ import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { httpConnections, recordNow } from "../../services/Metrics.ts"
 
-/** Tracks the connections of a server; to be called before it listens. A request counts from its head until its response is closed. */
+/** Tracks the connections of a server; to be called before it listens. A request counts until it has arrived and its response is closed. */
 export const trackConnections = (server: Server) => {
   const open = new Map<Duplex, Set<ServerResponse>>()
   server.on("connection", (socket: Socket) => {
@@ -15,9 +15,11 @@ export const trackConnections = (server: Server) => {
       recordNow(httpConnections, open.size)
     })
   })
-  server.on("request", ({ socket }: IncomingMessage, response) => {
-    open.get(socket)?.add(response)
-    response.once("close", () => open.get(socket)?.delete(response))
+  server.on("request", (message: IncomingMessage, response) => {
+    const pending = open.get(message.socket)
+    const forget = () => pending?.delete(response)
+    pending?.add(response)
+    response.once("close", () => (message.complete ? forget() : message.once("end", forget)))
   })
 
   const pendingOn = (socket: Duplex): ReadonlyArray<ServerResponse> => [...(open.get(socket) ?? [])]
@@ -25,7 +27,7 @@ export const trackConnections = (server: Server) => {
 
   /** Runs `then` after the responses to all complete requests on the connection, so that responses keep their order. */
   const afterAnswers = (socket: Duplex, then: () => void): void => {
-    const last = pendingOn(socket).findLast(({ req }) => req.complete)
+    const last = pendingOn(socket).findLast(({ destroyed, req }) => req.complete && !destroyed)
     if (last === undefined) then()
     else last.once("close", () => afterAnswers(socket, then))
   }
