@@ -103,7 +103,7 @@ const readJson = (
   if (bodyOptional && bytes.length === 0) return Effect.succeed({})
   const json = parseJson(bytes)
   if (Either.isLeft(json)) return refuseField("body", json.left)
-  return findProblem(json.right) ?? Effect.succeed(json.right)
+  return findProblem?.(json.right) ?? Effect.succeed(json.right)
 }
 
 /**

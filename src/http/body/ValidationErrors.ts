@@ -19,9 +19,7 @@ const kinds: ReadonlyArray<readonly [RegExp, string]> = [
   [/^(?:ReadonlyArray<|readonly \[)/, "an array"],
   // A schema with a name is a struct.
   [/^(?:\{|[A-Z][A-Za-z]+$)/, "an object"],
-  [/^string$/, "a string"],
-  [/^number$/, "a number"],
-  [/^boolean$/, "true or false"]
+  [/^string$/, "a string"]
 ]
 
 /** The library's text is `Expected <type or description>, actual <value>`; the value must not reach the response. */

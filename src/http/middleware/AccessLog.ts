@@ -57,14 +57,15 @@ export const makeRequestSpan = Effect.map(
       request: Effect.Effect<HttpServerResponse, E, R>
     ): Effect.Effect<HttpServerResponse, E, R> => {
       if (sender === undefined) return request
-      const { message, route } = exchange
+      const { message, path } = exchange
+      const route = exchange.route === undefined ? undefined : path
       const [, traceId, spanId, flags = ""] =
         traceparentPattern.exec(String(message.headers.traceparent)) ?? []
       const method = message.method ?? ""
-      return Effect.makeSpan(route === undefined ? method : `${method} ${route.pattern}`, {
+      return Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {
         kind: "server",
         captureStackTrace: false,
-        attributes: { "http.request.method": method, "http.route": route?.pattern ?? "unmatched" },
+        attributes: { "http.request.method": method, "http.route": route ?? "unmatched" },
         ...(traceId === undefined || spanId === undefined
           ? { root: true }
           : { parent: sender.remoteSpan({ traceId, spanId, traceFlags: Number.parseInt(flags, 16) }) })
@@ -96,7 +97,7 @@ export const makeRecorder = Effect.gen(function* () {
   const clock = yield* Effect.clock
   return (exchange: Exchange, status: number): Effect.Effect<void> => {
     const { actor, call, clientNetwork, clientVersion, failure, message, plane, source } = exchange
-    const route = exchange.route?.pattern ?? "unmatched"
+    const route = exchange.route === undefined ? "unmatched" : exchange.path
     const { method = "" } = message
     const nanos = clock.unsafeCurrentTimeNanos() - exchange.startedAt
     const duration_ms = Math.round(Number(nanos) / 10_000) / 100

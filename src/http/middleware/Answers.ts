@@ -34,7 +34,7 @@ import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { makeRecorder, makeRequestSpan } from "./AccessLog.ts"
 import { countHeader, CurrentExchange, type Exchange, newRequestId } from "./Exchange.ts"
 import { RequestPlaces } from "./RequestPlaces.ts"
-import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
+import { routes, toPath } from "./Routes.ts"
 import { testingHeader } from "./SentHeaders.ts"
 import { corsHeaders } from "./WebOrigins.ts"
 
@@ -134,10 +134,11 @@ export const AnswersLive = HttpApiBuilder.middleware(
       exchange.closing = misframing !== undefined
       const malformed = misframing ?? checkHost(message)
       if (malformed !== undefined) return malformed
-      const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
-      if (allow !== undefined)
+      if (route === undefined) return new Failure("not_found")
+      const { allow } = route
+      if (message.method === "OPTIONS")
         return Effect.succeed(HttpServerResponse.empty({ status: 204, headers: { allow } }))
-      if (call === undefined) return refuseUnrouted(route)
+      if (call === undefined) return new Failure("method_not_allowed", { allow })
       // What arrived with the head of the request is read before the answer, which ends the connection.
       if (drain.isDraining() && !call.probe)
         return Effect.zipRight(Effect.yieldNow(), new Failure("shutting_down"))
@@ -154,17 +155,17 @@ export const AnswersLive = HttpApiBuilder.middleware(
     }
 
     /**
-     * The response with the headers that do not depend on its content (docs/api.md, "Conventions"): the request id always, `no-store`
+     * Records the request, and gives its response with the headers that do not depend on its content (docs/api.md, "Conventions"): the request id always, `no-store`
      * for all but the documents, CORS, rate limits, the end of the connection, and under `/api/v1` the oldest supported version for a
      * client that sends a lower one.
      */
-    const complete = (response: HttpServerResponse.HttpServerResponse, exchange: Exchange) => {
+    const respond = (exchange: Exchange, given: HttpServerResponse.HttpServerResponse) => {
       const { clientVersion, message, path, quotas, requestId } = exchange
-      const allow = message.method === "OPTIONS" ? response.headers.allow : undefined
+      const allow = message.method === "OPTIONS" ? given.headers.allow : undefined
       // While a body still arrives, the end of the connection would reset it, and the answer would be lost.
       const closing = exchange.closing || (drain.isDraining() && message.complete)
       // What the response has itself counts.
-      return HttpServerResponse.setHeaders(response, {
+      const response = HttpServerResponse.setHeaders(given, {
         ...securityHeaders,
         "cache-control": "no-store",
         ...corsHeaders(webOrigins, exchange, allow),
@@ -174,12 +175,8 @@ export const AnswersLive = HttpApiBuilder.middleware(
           : {}),
         ...(closing ? { connection: "close" } : {}),
         "x-request-id": requestId,
-        ...response.headers
+        ...given.headers
       })
-    }
-
-    const respond = (exchange: Exchange, given: HttpServerResponse.HttpServerResponse) => {
-      const response = complete(given, exchange)
       return Effect.as(record(exchange, response.status), response)
     }
 

@@ -13,11 +13,10 @@ import type { Traits } from "../api/Endpoint.ts"
 /** Properties of a call that the server needs before it runs. */
 export interface Call extends Context.Tag.Service<typeof Traits> {
   /** The first problem of a body by the contract. */
-  readonly findProblem: (body: unknown) => Failure<"invalid_input"> | undefined
+  readonly findProblem?: (body: unknown) => Failure<"invalid_input"> | undefined
 }
 
 export interface Route {
-  readonly pattern: string
   /** The Allow header: every method that the path takes. */
   readonly allow: string
   readonly calls: ReadonlyMap<string, Call>

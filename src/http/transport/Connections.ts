@@ -23,7 +23,6 @@ export const trackConnections = (server: Server) => {
   })
 
   const pendingOn = (socket: Duplex): ReadonlyArray<ServerResponse> => [...(open.get(socket) ?? [])]
-  const awaitsAnswer = (socket: Duplex): boolean => pendingOn(socket).some(({ req }) => req.complete)
 
   /** Runs `then` after the responses to all complete requests on the connection, so that responses keep their order. */
   const afterAnswers = (socket: Duplex, then: () => void): void => {
@@ -41,7 +40,7 @@ export const trackConnections = (server: Server) => {
     closeUnused: (late: boolean): void => {
       for (const socket of open.keys()) {
         const isSilent = "bytesRead" in socket && socket.bytesRead === 0
-        if (isSilent || (late && !awaitsAnswer(socket))) socket.destroy()
+        if (isSilent || (late && !pendingOn(socket).some(({ req }) => req.complete))) socket.destroy()
       }
     }
   }

@@ -33,7 +33,6 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
         clearInterval(timer)
         resume(Effect.void)
       })
-      sweep()
     }
     // On a busy machine a late timer would run before pending reads; setImmediate runs after them.
     timer = setTimeout(() => setImmediate(stop), sweepMillis)
