@@ -38,9 +38,6 @@ import { routes, toPath } from "./Routes.ts"
 import { testingHeader } from "./SentHeaders.ts"
 import { corsHeaders } from "./WebOrigins.ts"
 
-/** Status of a request whose client disconnected; it is logged and never sent. */
-const clientClosedRequest = 499
-
 /** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
 const checkHost = (message: IncomingMessage): Failure | undefined =>
   message.httpVersion === "1.0" || countHeader(message, "host") === 1
@@ -197,9 +194,9 @@ export const AnswersLive = HttpApiBuilder.middleware(
           Effect.logError("Request failed", cause),
           respondWithFailure(exchange, new Failure("internal"))
         )
-      // Not by the client: the process ends. A response behind others has no connection yet, and a request always has it.
+      // By the client, or the process ends. A response behind others has no connection yet, and a request always has it.
       return exchange.message.socket.destroyed
-        ? respond(exchange, HttpServerResponse.empty({ status: clientClosedRequest }))
+        ? respond(exchange, HttpServerResponse.empty({ status: 499 }))
         : respondWithFailure(exchange, new Failure("shutting_down"))
     }
 
