@@ -71,9 +71,12 @@ export const makePage = ({ document, scalar }: ShownDocument) =>
     const html = yield* Effect.promise(() => HttpServerResponse.toWeb(response).text())
     // The library does not name the language of its page.
     const page = html.replace("<html>", '<html lang="en">').trimStart()
-    return {
-      content: Buffer.from(page),
+    return HttpServerResponse.text(page, {
       contentType: "text/html; charset=utf-8",
-      headers: { "content-security-policy": policyOf(page), "cross-origin-opener-policy": "same-origin" }
-    }
+      headers: {
+        "cache-control": "no-cache",
+        "content-security-policy": policyOf(page),
+        "cross-origin-opener-policy": "same-origin"
+      }
+    })
   }).pipe(Effect.scoped, Effect.orDie)

@@ -14,24 +14,14 @@ export const DocumentsLive = HttpApiBuilder.Router.use((router) =>
     const published = Effect.sync(() => OpenApi.fromApi(Api))
     // A document is made to its end, also for the callers that wait for it when the first one leaves.
     const json = yield* Effect.cached(
-      Effect.map(published, (document) => ({
-        content: Buffer.from(JSON.stringify(document)),
-        contentType: "application/json",
-        headers: {}
-      }))
+      Effect.map(published, (document) =>
+        HttpServerResponse.unsafeJson(document, { headers: { "cache-control": "no-cache" } })
+      )
     )
     const ownPage = yield* Effect.cached(
       Effect.uninterruptible(Effect.flatMap(published, (document) => makePage({ document, scalar: {} })))
     )
-    const page = shown === undefined ? ownPage : Effect.flatMap(shown, makePage)
-    const serve = (document: typeof json | typeof page) =>
-      Effect.map(document, ({ content, contentType, headers }) =>
-        HttpServerResponse.uint8Array(content, {
-          contentType,
-          headers: { ...headers, "cache-control": "no-cache" }
-        })
-      )
-    yield* router.get(documentPath, serve(json))
-    yield* router.get(docsPath, serve(page))
+    yield* router.get(documentPath, json)
+    yield* router.get(docsPath, shown === undefined ? ownPage : Effect.flatMap(shown, makePage))
   })
 )

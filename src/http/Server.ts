@@ -1,9 +1,5 @@
 /** The wiring of the HTTP server: the contract with its handlers, what is around every request, Node. */
-import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import * as NodeHttpPlatform from "@effect/platform-node/NodeHttpPlatform"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import * as NodePath from "@effect/platform-node/NodePath"
-import * as Etag from "@effect/platform/Etag"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
 import * as HttpRouter from "@effect/platform/HttpRouter"
@@ -30,9 +26,6 @@ const CallsLive = Layer.mergeAll(
   ...[SystemLive, DescriptorsLive, AuthLive, TingsLive, ReportsLive, TelemetryLive, WebhooksLive]
 ).pipe(Layer.provide([SentHeadersLive, Calls.Default]))
 
-/** What the library's server needs of Node; its own list has a terminal, commands and workers, too. */
-const platform = Layer.mergeAll(NodeHttpPlatform.layer, Etag.layerWeak, NodeFileSystem.layer, NodePath.layer)
-
 /** The parts of the application: endpoints, documents, and what is around them. */
 export const application = Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive, AnswersLive).pipe(
   Layer.provide(CallsLive),
@@ -41,7 +34,7 @@ export const application = Layer.mergeAll(HttpApiBuilder.api(Api), DocumentsLive
       RequestPlaces.Default,
       HttpApiBuilder.Router.Live,
       HttpApiBuilder.Middleware.layer,
-      platform
+      NodeHttpServer.layerContext
     )
   )
 )

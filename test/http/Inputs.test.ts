@@ -199,41 +199,35 @@ const message = "x".repeat(10)
 const unknown = "is not a known field"
 const hidden = "(name not shown)"
 
-/** Bodies that do not fit: the call, the body, and all problems by path. */
-const misfits: ReadonlyArray<readonly [CallName, unknown, Readonly<Record<string, string>>]> = [
-  ["login", {}, { slt: "is missing" }],
-  ["login", { slt: "a", [`oat_${canary.repeat(3)}`]: 1, "\u001b[31mred": 1 }, { [hidden]: unknown }],
-  ["login", { slt: "a", ["x".repeat(65)]: 1 }, { [hidden]: unknown }],
-  ["login", { slt: `${canary} ` }, { slt: "must be 1 to 8192 visible ASCII characters" }],
-  ["subscribe", [], { body: "must be an object" }],
-  ["send", { type: 1, for: "a", data: {} }, { for: unknown, type: "a string", key: "is missing" }],
-  ["accept", { table: canary, events: [] }, { events: "must hold 1 to 40 events" }],
-  ["accept", { table: "t", events: [{}, canary] }, { "events.1": "must be an object" }],
-  ["submit", { message: "  short ", pr: canary }, { message: "10 to 20,000", pr: "URL of a pull request" }],
-  ["submit", { message, attachments: [{ ...attachment, size: canary }] }, { "attachments.0.size": unknown }]
+/** Bodies that do not fit: the call, the body, and its first problem. */
+const misfits: ReadonlyArray<readonly [CallName, unknown, path: string, problem: string]> = [
+  ["login", {}, "slt", "is missing"],
+  ["login", { slt: "a", [`oat_${canary.repeat(3)}`]: 1 }, hidden, unknown],
+  ["login", { slt: "a", "\u001b[31mred": 1 }, hidden, unknown],
+  ["login", { slt: "a", ["x".repeat(65)]: 1 }, hidden, unknown],
+  ["login", { slt: `${canary} ` }, "slt", "must be 1 to 8192 visible ASCII characters"],
+  ["subscribe", [], "body", "must be an object"],
+  ["send", { type: 1, for: "a", data: {} }, "for", unknown],
+  ["send", { type: 1, key: "a", data: {} }, "type", "a string"],
+  ["accept", { table: canary, events: [] }, "events", "must hold 1 to 40 events"],
+  ["accept", { table: "t", events: [{}, canary] }, "events.1", "must be an object"],
+  ["submit", { message: "  short ", pr: canary }, "message", "10 to 20,000"],
+  ["submit", { message, pr: canary }, "pr", "URL of a pull request"],
+  ["submit", { message, attachments: [{ ...attachment, size: canary }] }, "attachments.0.size", unknown]
 ]
 
 sharing(sharedInMemory())("A body", (it) => {
-  it.effect("that does not fit has its problems by field, with no part of a value", function* () {
+  it.effect("that does not fit has its first problem by field, with no part of a value", function* () {
     const server = yield* shared
     const good = yield* goodRequests(server)
-    for (const [call, body, fields] of misfits) {
+    for (const [call, body, path, problem] of misfits) {
       const answer = yield* server.send({ ...good[call], body: JSON.stringify(body) })
       expect(outcomeOf(answer)).toBe("invalid_input")
-      const found = errorOf(answer).details?.fields?.map(({ path, problem }) => [path, problem]) ?? []
-      const wanted = Object.entries(fields).map(([path, said]) => [path, expect.stringContaining(said)])
-      expect([call, Object.fromEntries(found)]).toEqual([call, Object.fromEntries(wanted)])
+      const fields = [{ path, problem: expect.stringContaining(problem) }]
+      expect([call, errorOf(answer).details?.fields]).toEqual([call, fields])
       expect(answer.text).not.toContain("wordcan")
     }
     expect(server.reached).toEqual([])
-  })
-
-  it.effect("lists at most 20 fields", function* () {
-    const server = yield* shared
-    const { login } = yield* goodRequests(server)
-    const many = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`f${at}`, at]))
-    const listed = yield* server.send({ ...login, body: JSON.stringify(many) })
-    expect(errorOf(listed).details?.fields?.length).toBe(20)
   })
 
   it.effect("of the webhook may nest 64 levels: to write more again would end the stack", function* () {

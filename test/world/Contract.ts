@@ -147,7 +147,6 @@ export const operationOf = (method: string, target: string): Operation | undefin
 
 /** The methods of a path, as `Allow` lists them. */
 export const methodsOf = (path: string): ReadonlyArray<string> => {
-  const own = documents.includes(path) ? ["GET"] : operationsAt(path).map(({ method }) => method)
-  const all = path === "*" ? ["GET", "POST"] : own
+  const all = documents.includes(path) ? ["GET"] : operationsAt(path).map(({ method }) => method)
   return [...new Set([...all, ...(all.includes("GET") ? ["HEAD"] : []), "OPTIONS"])].sort()
 }

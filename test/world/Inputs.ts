@@ -478,9 +478,6 @@ export const lineInputs: ReadonlyArray<Input> = [
     () => ({ method: "HEAD" })
   ),
   line("OPTIONS", { kind: "options", step: "method" }, () => ({ method: "OPTIONS" })),
-  line("OPTIONS of everything", { kind: "options", step: "method" }, (_, { call }) =>
-    call === undefined ? undefined : { method: "OPTIONS", target: "*" }
-  ),
   line("an asterisk", notFound, () => ({ target: "*" })),
   ...["get", "FOO", "G\u00e9T"].map((method) =>
     line(`method ${method}`, malformedHead, () => ({ method, last: true }))

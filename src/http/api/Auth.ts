@@ -28,7 +28,7 @@ export const login = HttpApiEndpoint.post("login", "/api/v1/auth/login")
   )
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(Traits, { bodyBound: bodyLimits.small, noStore: true })
+  .annotate(Traits, { bodyBound: bodyLimits.small })
   .annotate(OpenApi.Summary, "Exchange a short-lived token for a session")
   .annotate(
     OpenApi.Description,
@@ -43,7 +43,7 @@ export const refresh = HttpApiEndpoint.post("refresh", "/api/v1/auth/refresh")
   )
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(Traits, { bodyBound: bodyLimits.small, noStore: true })
+  .annotate(Traits, { bodyBound: bodyLimits.small })
   .annotate(OpenApi.Summary, "Rotate a refresh token")
   .annotate(
     OpenApi.Description,
@@ -58,7 +58,7 @@ export const logout = HttpApiEndpoint.post("logout", "/api/v1/auth/logout")
   )
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(Traits, { bodyBound: bodyLimits.small, noStore: true })
+  .annotate(Traits, { bodyBound: bodyLimits.small })
   .annotate(OpenApi.Summary, "End a session")
   .annotate(
     OpenApi.Description,
@@ -70,7 +70,6 @@ export const me = HttpApiEndpoint.get("me", "/api/v1/auth/me")
   .addError(failures(...admitted, "dependency_misconfigured"))
   .middleware(PlaneSelection)
   .middleware(Bearer)
-  .annotate(Traits, { noStore: true })
   .annotate(OpenApi.Summary, "The live session")
   .annotate(
     OpenApi.Description,

@@ -16,8 +16,6 @@ export class Traits extends Context.Reference<Traits>()("music/http/Traits", {
     readonly bodyOptional?: boolean
     /** A health check of the process: always served and never rate limited. */
     readonly probe?: boolean
-    /** Responses hold or describe credentials: they are sent with `Cache-Control: no-store`. */
-    readonly noStore?: boolean
   } => ({})
 }) {}
 

@@ -49,7 +49,6 @@ export const WebhooksLive = HttpApiBuilder.group(
         const exchange = yield* CurrentExchange
         exchange.plane = "unverified"
         const body = yield* exchange.body
-        exchange.decoded = true
         exchange.committing = true
         const event = yield* webhooks.verify({ rawHeaders: exchange.message.rawHeaders, body })
         exchange.plane = event.plane._tag === "Production" ? productionId : "testing"

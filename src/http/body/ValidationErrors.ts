@@ -1,17 +1,11 @@
-/** Validation errors by field, in words that contain nothing of the input. */
-import type { ArrayFormatterIssue } from "effect/ParseResult"
+/** The problem of a body that does not fit its schema, in words that contain nothing of the input. */
+import * as Either from "effect/Either"
+import * as ParseResult from "effect/ParseResult"
+import * as Schema from "effect/Schema"
+import { Failure } from "../../schema/Failure.ts"
 import { redact } from "../../services/text/Redaction.ts"
 
-interface Field {
-  readonly path: string
-  readonly problem: string
-}
-
-/** Bounds the response to a hostile body. */
-const fieldLimit = 20
-const pathLimit = 120
-
-const truncate = (path: string): string => (path.length <= pathLimit ? path : `${path.slice(0, pathLimit)}…`)
+type Issue = ParseResult.ArrayFormatterIssue
 
 const plainName = /^[\w-]{1,64}$/
 
@@ -21,17 +15,11 @@ const toName = (part: PropertyKey): string => {
   return plainName.test(name) && redact(name) === name ? name : "(name not shown)"
 }
 
-/** The dotted path of a field; the body itself is `body`. */
-const toDottedPath = (path: ArrayFormatterIssue["path"]): string =>
-  path.length === 0 ? "body" : truncate(path.map(toName).join("."))
-
 const kinds: ReadonlyArray<readonly [RegExp, string]> = [
   [/^(?:ReadonlyArray<|readonly \[)/, "an array"],
   // A schema with a name is a struct.
   [/^(?:\{|[A-Z][A-Za-z]+$)/, "an object"],
-  [/^string$/, "a string"],
-  [/^number$/, "a number"],
-  [/^boolean$/, "true or false"]
+  [/^string$/, "a string"]
 ]
 
 /** The library's text is `Expected <type or description>, actual <value>`; the value must not reach the response. */
@@ -39,7 +27,7 @@ const expectation = /^Expected ([\s\S]*?), actual /
 
 const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1)
 
-const toProblem = ({ _tag, message, path }: ArrayFormatterIssue): string => {
+const toProblem = ({ _tag, message, path }: Issue): string => {
   if (_tag === "Missing") return "is missing"
   if (_tag === "Unexpected" || message === "is unexpected") return "is not a known field"
   if (path.length === 0) return "must be an object"
@@ -49,17 +37,31 @@ const toProblem = ({ _tag, message, path }: ArrayFormatterIssue): string => {
 }
 
 /** Of a field that may be absent or null, only the problem of its value helps. */
-const isAlternative = ({ message }: ArrayFormatterIssue): boolean =>
-  /^Expected (?:null|undefined), actual /.test(message)
+const isAlternative = ({ message }: Issue): boolean => /^Expected (?:null|undefined), actual /.test(message)
 
-/** The problems of a body: at most 20 fields, the first problem of each. */
-export const toFields = (issues: ReadonlyArray<ArrayFormatterIssue>): ReadonlyArray<Field> => {
-  const problems = new Map<string, string>()
-  for (const issue of issues) {
-    const path = toDottedPath(issue.path)
-    if (isAlternative(issue) || problems.has(path)) continue
-    if (problems.size >= fieldLimit) break
-    problems.set(path, toProblem(issue))
-  }
-  return [...problems].map(([path, problem]) => ({ path, problem }))
+/** Without the refused values: the library writes each of them out, and of a large one that costs far more than to decode it. */
+const withoutValues = (issue: ParseResult.ParseIssue): ParseResult.ParseIssue =>
+  Object.create(issue, {
+    actual: { value: undefined },
+    ...("issue" in issue ? { issue: { value: withoutValues(issue.issue) } } : {}),
+    ...("issues" in issue ? { issues: { value: [issue.issues].flat().map(withoutValues) } } : {})
+  })
+
+/** The refusal of a header or a body, by the dotted path of a field, or by `body` for the whole. */
+export const refuseField = (path: string, problem: string): Failure<"invalid_input"> =>
+  new Failure("invalid_input", { details: { fields: [{ path, problem }] } })
+
+const toFailure = (issues: ReadonlyArray<Issue>): Failure<"invalid_input"> | undefined => {
+  const issue = issues.find((found) => !isAlternative(found)) ?? issues[0]
+  return issue && refuseField(issue.path.map(toName).join(".") || "body", toProblem(issue))
+}
+
+/** Finds the first problem of a body by its schema. */
+export const findProblemBy = (payload: Schema.Schema<never, unknown>) => {
+  const decode = Schema.decodeUnknownEither(payload)
+  return (body: unknown): Failure<"invalid_input"> | undefined =>
+    Either.match(decode(body), {
+      onRight: () => undefined,
+      onLeft: ({ issue }) => toFailure(ParseResult.ArrayFormatter.formatIssueSync(withoutValues(issue)))
+    })
 }

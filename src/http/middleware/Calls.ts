@@ -2,7 +2,6 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import * as Runtime from "effect/Runtime"
 import { Failure, type FailureOf, type QuotaReading } from "../../schema/Failure.ts"
 import type { ActorType } from "../../schema/Identity.ts"
 import { makeQuota } from "../../services/combinators/Quota.ts"
@@ -28,36 +27,22 @@ const refuse = (quota: QuotaReading) =>
 
 /** Limits the requests of one client. Counts in this process only, in bounded memory. */
 const makeLimits = Effect.gen(function* () {
-  const { rateLimit, trustedProxies } = yield* Settings
+  const { rateLimit } = yield* Settings
   const { address, credential } = yield* Bounds
-  const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
   const clock = yield* Effect.clock
   const byAddress = makeQuota(address)
   const byCredential = makeQuota(credential)
-  const runFork = Runtime.runFork(yield* Effect.runtime<never>())
-
-  let warned = false
-  const warnOnce = (message: Exchange["message"]): void => {
-    if (warned || !isFromUntrustedProxy(message)) return
-    warned = true
-    runFork(
-      Effect.logWarning("A proxy on this machine is not trusted, so all its clients share one limit", {
-        fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1"
-      })
-    )
-  }
 
   /** Counts a request against its credential and its address, and notes the quotas in it; or gives the failure of its refusal. */
   return (exchange: Exchange): FailureOf<"rate_limited"> | undefined => {
     if (!rateLimit) return undefined
     const now = unsafeMonotonicMillis(clock)
-    warnOnce(exchange.message)
     // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
     const key = Option.map(exchange.credential, ({ token }) => digestOf(token))
     const own = Option.toArray(Option.map(key, (digest) => byCredential.take(digest, now)))
     const used = own.find(({ retryAfterSeconds }) => retryAfterSeconds > 0)
     if (used !== undefined) return refuse(used)
-    const ofAddress = byAddress.take(exchange.info.clientNetwork, now)
+    const ofAddress = byAddress.take(exchange.clientNetwork, now)
     if (ofAddress.retryAfterSeconds > 0) {
       if (Option.isSome(key)) byCredential.giveBack(key.value)
       return refuse(ofAddress)
@@ -67,19 +52,28 @@ const makeLimits = Effect.gen(function* () {
   }
 })
 
+const untrustedProxy = Effect.logWarning(
+  "A proxy on this machine is not trusted, so all its clients share one limit",
+  { fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1" }
+)
+
 export class Calls extends Effect.Service<Calls>()("music/http/Calls", {
   effect: Effect.gen(function* () {
     const countIn = yield* makeLimits
     const sessions = yield* Sessions
+    const { rateLimit, trustedProxies } = yield* Settings
+    const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
+    let warned = !rateLimit
 
     /** Counts the call against the limits of its client. */
     const metered = <A, E, R>(call: (exchange: Exchange) => Effect.Effect<A, E, R>) =>
       Effect.flatMap(CurrentExchange, (exchange): Effect.Effect<A, E | FailureOf<"rate_limited">, R> => {
-        exchange.decoded = true
         const refusal = countIn(exchange)
         if (refusal !== undefined) return Effect.fail(refusal)
         exchange.committing = exchange.message.method === "POST"
-        return call(exchange)
+        if (warned || !isFromUntrustedProxy(exchange.message)) return call(exchange)
+        warned = true
+        return Effect.zipRight(untrustedProxy, call(exchange))
       })
 
     /** A metered call in the plane that its request selects. */

@@ -1,83 +1,38 @@
 /** The paths and methods of the service, read from the contract. The library's router answers 404 for every other request. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as Context from "effect/Context"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import * as ParseResult from "effect/ParseResult"
-import * as Schema from "effect/Schema"
-import { Failure } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import { Traits } from "../api/Endpoint.ts"
-import { toFields } from "../body/ValidationErrors.ts"
+import { findProblemBy } from "../body/ValidationErrors.ts"
 import type { Call, Route } from "./Exchange.ts"
-import { PlaneSelection } from "./SentHeaders.ts"
 
 /** Paths of the OpenAPI document and of its page. Neither is a call of the API itself. */
 export const documentPath = "/openapi.json"
 export const docsPath = "/docs"
 
-const noProblem = () => undefined
-
-/** Without the refused values: the library writes each of them out, and of a large one that costs far more than to decode it. */
-const withoutValues = (issue: ParseResult.ParseIssue): ParseResult.ParseIssue =>
-  Object.create(issue, {
-    actual: { value: undefined },
-    ...("issue" in issue ? { issue: { value: withoutValues(issue.issue) } } : {}),
-    ...("issues" in issue ? { issues: { value: [issue.issues].flat().map(withoutValues) } } : {})
-  })
-
-const findProblemBy = (payload: Schema.Schema<never, unknown>): Call["findProblem"] => {
-  const decode = Schema.decodeUnknownEither(
-    payload.annotations({ parseOptions: { onExcessProperty: "error", errors: "first" } })
-  )
-  return (body) =>
-    Either.match(decode(body), {
-      onRight: noProblem,
-      onLeft: ({ issue }) =>
-        new Failure("invalid_input", {
-          details: { fields: toFields(ParseResult.ArrayFormatter.formatIssueSync(withoutValues(issue))) }
-        })
-    })
-}
-
-const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
-  const get = calls.get("GET")
-  const served = get === undefined ? calls : new Map([...calls, ["HEAD", get] as const])
-  return { pattern, calls: served, allow: [...served.keys(), "OPTIONS"].join(", ") }
-}
-
 /** Every path by its exact text; none has a parameter. */
 export const routes: ReadonlyMap<string, Route> = (() => {
-  const found = new Map<string, Route>(
-    [documentPath, docsPath].map((path) => {
-      const call = { selectsPlane: false, findProblem: noProblem }
-      return [path, makeRoute(path, new Map([["GET", call]]))]
-    })
-  )
+  const found = new Map<string, Route>()
+  const add = (path: string, method: string, call: Call): void => {
+    const methods = method === "GET" ? ["GET", "HEAD"] : [method]
+    const calls = new Map([
+      ...(found.get(path)?.calls ?? []),
+      ...methods.map((name) => [name, call] as const)
+    ])
+    found.set(path, { calls, allow: [...calls.keys(), "OPTIONS"].join(", ") })
+  }
+  for (const path of [documentPath, docsPath]) add(path, "GET", {})
   HttpApi.reflect(Api, {
     onGroup: () => {},
-    onEndpoint: ({ endpoint: { annotations, method, middlewares, path, payloadSchema } }) => {
-      const call: Call = {
+    onEndpoint: ({ endpoint: { annotations, method, path, payloadSchema } }) =>
+      add(path, method, {
         ...Context.get(annotations, Traits),
-        selectsPlane: Array.from(middlewares).some(({ key }) => key === PlaneSelection.key),
-        findProblem: Option.match(payloadSchema, {
-          onNone: () => noProblem,
-          onSome: findProblemBy
-        })
-      }
-      found.set(path, makeRoute(path, new Map([...(found.get(path)?.calls ?? []), [method, call]])))
-    }
+        ...(Option.isSome(payloadSchema) ? { findProblem: findProblemBy(payloadSchema.value) } : {})
+      })
   })
   return found
 })()
-
-/** The failure of a request that no call serves: an unknown path, or a method that the path does not take. */
-export const refuseUnrouted = (route: Route | undefined): Failure =>
-  route === undefined ? new Failure("not_found") : new Failure("method_not_allowed", { allow: route.allow })
-
-/** The Allow header that answers `OPTIONS`; undefined for an unknown path. `*` is the server as a whole (RFC 9110, 9.3.7). */
-export const allowedMethods = (route: Route | undefined, path: string): string | undefined =>
-  path === "*" ? "GET, HEAD, POST, OPTIONS" : route?.allow
 
 /** Scheme and authority of an absolute-form target, which every server must accept (RFC 9112, 3.2.2). */
 const authority = /^https?:\/\/[^/?#]*/i

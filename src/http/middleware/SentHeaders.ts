@@ -21,8 +21,8 @@ import {
   testingSecretPattern
 } from "../../schema/Patterns.ts"
 import { failures } from "../api/Endpoint.ts"
-import { countHeader } from "../transport/RawHeaders.ts"
-import { type Call, CurrentExchange } from "./Exchange.ts"
+import { refuseField } from "../body/ValidationErrors.ts"
+import { countHeader, CurrentExchange } from "./Exchange.ts"
 
 /** What was sent, or the failure of its form: Node joins a repeated header with a comma and a space, which no pattern here matches. */
 type Sent<A, Code extends FailureCode> = Effect.Effect<A, FailureOf<Code>>
@@ -107,13 +107,11 @@ const readCredential = Effect.flatMap(
         details: { fields: [{ path: "Authorization", problem }] }
       })
     const organisation = message.headers["x-org-id"]?.toString()
-    if (organisation === undefined || !organisationPattern.test(organisation)) {
-      const problem =
-        organisation === undefined
-          ? "is required together with Authorization"
-          : "must be 3 to 50 of a-z, 0-9, underscore and hyphen"
-      return new Failure("invalid_input", { details: { fields: [{ path: "X-Org-ID", problem }] } })
-    }
+    if (organisation === undefined || !organisationPattern.test(organisation))
+      return refuseField(
+        "X-Org-ID",
+        "must be 3 to 50 of a-z, 0-9, underscore and hyphen, and is required together with Authorization"
+      )
     const token = Redacted.make(message.headers.authorization?.slice(scheme.length) ?? "")
     exchange.credential = Option.some({ token, organisation })
     return Effect.succeed({ token, organisation })
@@ -136,11 +134,8 @@ export class PlaneSelection extends HttpApiMiddleware.Tag<PlaneSelection>()("mus
   provides: SentTestingSecret
 }) {}
 
-const testingHeader = "x-testing-environment-key"
-
-/** Whether a request belongs to testing: it has the header in whatever form, and its call does not ignore it. */
-export const selectsTestingPlane = (message: IncomingMessage, call: Call | undefined): boolean =>
-  call?.selectsPlane !== false && message.headers[testingHeader] !== undefined
+/** Makes a request one of testing. */
+export const testingHeader = "x-testing-environment-key"
 
 /** An empty, repeated or malformed secret is refused; a header in any form never means production. */
 const readTestingSecret = Effect.flatMap(CurrentExchange, ({ message }) => {

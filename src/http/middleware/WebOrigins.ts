@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import { daemonTable } from "../../schema/Telemetry.ts"
 import { apiPrefix } from "../api/Endpoint.ts"
+import type { Exchange } from "./Exchange.ts"
 
 const allowedHeaders = [
   ...["Authorization", "Content-Type", "Idempotency-Key", "X-Org-ID", "X-Request-Id"],
@@ -18,30 +19,31 @@ const maxAge = "600"
 const isAllowed = (origins: ReadonlyArray<string>, origin: string | undefined): origin is string =>
   origin !== undefined && origins.includes(origin)
 
-/** CORS headers of every response. */
-export const corsHeaders = (origins: ReadonlyArray<string>, path: string, origin: string | undefined) => {
+/** CORS headers of every response; `allow` has the methods in that to `OPTIONS`. */
+export const corsHeaders = (
+  origins: ReadonlyArray<string>,
+  { message: { headers }, path }: Exchange,
+  allow: string | undefined
+) => {
   if (origins.length === 0 || !path.startsWith(apiPrefix)) return {}
   // Sent to every origin once there is a list: a cache must not give one origin's response to another.
   const varying = { vary: "Origin" }
-  return isAllowed(origins, origin)
-    ? { ...varying, "access-control-allow-origin": origin, "access-control-expose-headers": exposedHeaders }
-    : varying
+  const { origin } = headers
+  if (!isAllowed(origins, origin)) return varying
+  const isPreflight = allow !== undefined && headers["access-control-request-method"] !== undefined
+  return {
+    ...varying,
+    "access-control-allow-origin": origin,
+    "access-control-expose-headers": exposedHeaders,
+    ...(isPreflight
+      ? {
+          "access-control-allow-methods": allow,
+          "access-control-allow-headers": allowedHeaders,
+          "access-control-max-age": maxAge
+        }
+      : {})
+  }
 }
-
-/** Further headers of the response to `OPTIONS`, when it is a preflight of an allowed origin. */
-export const preflightHeaders = (
-  origins: ReadonlyArray<string>,
-  path: string,
-  origin: string | undefined,
-  allow: string
-) =>
-  path.startsWith(apiPrefix) && isAllowed(origins, origin)
-    ? {
-        "access-control-allow-methods": allow,
-        "access-control-allow-headers": allowedHeaders,
-        "access-control-max-age": maxAge
-      }
-    : {}
 
 /** Browsers may send telemetry from an allowed origin only, and never to the daemon's table. */
 export const checkTelemetryOrigin = (

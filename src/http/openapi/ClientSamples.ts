@@ -3,13 +3,9 @@ import { exampleOf } from "./Examples.ts"
 
 type Body = Readonly<Record<string, unknown>>
 
-/** A value as a JavaScript literal, on one line where that is short. */
-const literal = (value: unknown): string => {
-  // A line of JSON begins with a name only where it is one: line ends within texts are escaped.
-  const text = JSON.stringify(value, null, 2).replaceAll(/^(\s*)"([A-Za-z_]\w*)":/gm, "$1$2:")
-  const line = text.replaceAll(/\n\s*/g, " ")
-  return line.length <= 80 ? line : text
-}
+/** A value as a JavaScript literal. A line of JSON begins with a name only where it is one: line ends within texts are escaped. */
+const literal = (value: unknown): string =>
+  JSON.stringify(value, null, 2).replaceAll(/^(\s*)"([A-Za-z_]\w*)":/gm, "$1$2:")
 
 /** The expression of a call, by operation id. The client refreshes by itself, and receives no webhooks. */
 const expressions: Readonly<Record<string, (body: Body) => string>> = {

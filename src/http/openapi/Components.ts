@@ -116,7 +116,7 @@ export const headers = {
     "0.1.0"
   ),
   "WWW-Authenticate": text("The authentication scheme.", "Bearer"),
-  "Cache-Control": text("Responses with credentials and errors are not cached.", "no-store")
+  "Cache-Control": text("No response is cached.", "no-store")
 } as const
 export type HeaderNames = ReadonlyArray<keyof typeof headers>
 
@@ -127,23 +127,20 @@ export const headerRefs = (names: HeaderNames) =>
 export const parameterRefs = (...names: ReadonlyArray<keyof typeof parameters>) =>
   names.map((name) => ({ $ref: `#/components/parameters/${name}` }))
 
-/** Typical `details` of the codes that have them. */
-const details: Partial<Record<FailureCode, Details>> = {
-  invalid_input: { fields: [{ path: "message", problem: "is missing" }] },
-  forbidden: { reason: "organization_not_granted" },
-  not_found: { dependency: "ting", upstream_code: "not_found" },
-  recipient_not_registered: { dependency: "ting", upstream_code: "recipient_not_registered" },
-  dependency_misconfigured: { dependency: "iam", upstream_code: "invalid_client" },
-  dependency_unavailable: { dependency: "iam" },
-  not_ready: { checks: { database: "failed", serving: "ok", tracker: "ok", tables: "ok" } }
+/** Typical details of some codes. */
+const occurrences: Partial<Record<FailureCode, { readonly details: Details }>> = {
+  invalid_input: { details: { fields: [{ path: "message", problem: "is missing" }] } },
+  forbidden: { details: { reason: "organization_not_granted" } },
+  dependency_misconfigured: { details: { dependency: "iam", upstream_code: "invalid_client" } },
+  dependency_unavailable: { details: { dependency: "iam" } },
+  not_ready: { details: { checks: { database: "failed", serving: "ok", tracker: "ok", tables: "ok" } } }
 }
 
 /** One envelope for each code. `method_not_allowed` belongs to no call. */
 export const examples = Record.fromIterableWith(
   failureCodes.filter((code) => code !== "method_not_allowed"),
-  (code) => {
-    const known = details[code]
-    const failure = new Failure(code, known === undefined ? {} : { details: known })
-    return [code, { summary: failureTable[code].message, value: toEnvelope(failure) }]
-  }
+  (code) => [
+    code,
+    { summary: failureTable[code].message, value: toEnvelope(new Failure(code, occurrences[code])) }
+  ]
 )

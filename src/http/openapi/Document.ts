@@ -16,15 +16,11 @@ import { exampleOf } from "./Examples.ts"
 
 type Response = OpenAPISpecOperation["responses"][number]
 
-/** Texts of filters, such as `maxLength(64)` and `a string at most 500 character(s) long`, ids of schemas without a constraint, empty lists. */
-const isGenerated = (name: string, member: unknown): boolean => {
-  if (name === "required" || name === "properties")
-    return typeof member === "object" && member !== null && Object.keys(member).length === 0
-  if (typeof member !== "string") return false
-  if (name === "title") return /\(.*\)$|^unknown$|^int$/.test(member)
-  if (name === "description") return /^an? [a-z ]+(?: of)? (?:at most|at least) \d+ [a-z]+\(s\)/.test(member)
-  return name === "$id" && member.startsWith("/schemas/")
-}
+/** What the library says of filters, such as `maxLength(64)` and `a string at most 500 character(s) long`, and empty lists. */
+const isGenerated = (name: string, member: unknown): boolean =>
+  typeof member === "string"
+    ? name === "title" || name === "$id" || (name === "description" && member.includes("(s)"))
+    : (name === "required" || name === "properties") && Object.keys(Object(member)).length === 0
 
 /** A copy without some members, at every depth. */
 const without = <A>(value: A, isRemoved: (name: string, member: unknown) => boolean): A =>
@@ -45,17 +41,14 @@ const quotaHeaders = ["RateLimit", "RateLimit-Policy"] as const
 const failureResponse = (status: string, response: Response, shared: Components.HeaderNames) => {
   const codes = failuresIn(response)
   const schemas = codes.map((code) => ({ $ref: `#/components/schemas/${failureName(code)}` }))
-  const isLimit = status === "429"
+  const waits = status === "429" || status === "503" || codes.includes("idempotency_in_progress")
   return {
     description: `One of: ${codes.map((code) => `\`${code}\``).join(", ")}`,
     headers: Components.headerRefs([
       ...shared,
-      ...(isLimit ? quotaHeaders : []),
-      ...(isLimit || status === "503" || codes.includes("idempotency_in_progress")
-        ? (["Retry-After"] as const)
-        : []),
-      ...(codes.includes("unauthenticated") ? (["WWW-Authenticate"] as const) : []),
-      "Cache-Control"
+      ...(status === "429" ? quotaHeaders : []),
+      ...(waits ? (["Retry-After"] as const) : []),
+      ...(codes.includes("unauthenticated") ? (["WWW-Authenticate"] as const) : [])
     ]),
     content: {
       "application/json": {
@@ -67,20 +60,14 @@ const failureResponse = (status: string, response: Response, shared: Components.
 }
 
 const exampleContent = (content: Response["content"], value: unknown) => {
-  const json = content?.["application/json"]
-  return json === undefined
-    ? {}
-    : {
-        content: {
-          "application/json": { ...json, examples: { success: { summary: "Typical result", value } } }
-        }
-      }
+  const examples = { success: { summary: "Typical result", value } }
+  return content && { content: { "application/json": { ...content["application/json"], examples } } }
 }
 
 const completeOperation = (
   path: string,
   operation: OpenAPISpecOperation,
-  { bodyBound = 0, bodyOptional = false, noStore = false }: Context.Tag.Service<typeof Traits>
+  { bodyBound = 0, bodyOptional = false }: Context.Tag.Service<typeof Traits>
 ) => {
   const { operationId, requestBody, responses, security } = operation
   const codes = failuresIn(responses)
@@ -88,7 +75,7 @@ const completeOperation = (
   const example = exampleOf(operationId)
   // A request is counted before most of its refusals, so they name the quotas, too; the webhook counts its forged deliveries only.
   const shared: Components.HeaderNames = [
-    "X-Request-Id",
+    ...(["X-Request-Id", "Cache-Control"] as const),
     ...(isCall ? (["X-Music-Min-Cli"] as const) : []),
     ...(isCall && codes.includes("rate_limited") ? quotaHeaders : [])
   ]
@@ -124,8 +111,7 @@ const completeOperation = (
         ? failureResponse(status, response, shared)
         : {
             ...response,
-            description: example?.returns ?? response.description,
-            headers: Components.headerRefs(noStore ? [...shared, "Cache-Control"] : shared),
+            headers: Components.headerRefs(shared),
             ...exampleContent(response.content, example?.response)
           }
     )
@@ -144,8 +130,11 @@ export const completeDocument = <Id extends string, Groups extends HttpApiGroup.
   })
   return (generated: object): object => {
     // The library types its own document as a record of anything.
-    const spec = without(generated as OpenAPISpec, isGenerated)
-    const { HttpApiDecodeError, Issue, PropertyKey, ...schemas } = spec.components.schemas
+    const spec = generated as OpenAPISpec
+    const { HttpApiDecodeError, Issue, PropertyKey, ...schemas } = without(
+      spec.components.schemas,
+      isGenerated
+    )
     // Requests refuse unknown fields; responses may gain fields.
     const closed = new Set(
       Object.values(spec.paths).flatMap((item) =>

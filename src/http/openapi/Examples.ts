@@ -4,11 +4,6 @@
  */
 import { requestedScopes } from "../../schema/Identity.ts"
 import { version } from "../../schema/Release.ts"
-import type { Report, ReportRequest } from "../../schema/Report.ts"
-import type { LoginSession, Me, Session } from "../../schema/Session.ts"
-import type { TelemetryRequest } from "../../schema/Telemetry.ts"
-import type { SentTing, Subscription, TingRequest } from "../../schema/Ting.ts"
-import type { Health, IamDescriptor, ReadinessAnswer, Version, WebhookReceipt } from "../../schema/System.ts"
 
 /** Placeholders for the caller's own values. A sandbox puts live ones in their places. */
 export const placeholders = {
@@ -26,16 +21,15 @@ export const placeholders = {
   signature: "v1=47b0505acc2ff786333017811e22d22abb00a482aa7485539f52b59720f860d9"
 } as const
 
-/** A successful call: the JSON body of its request, if any, and its response in words and as JSON; no JSON for 204. */
+/** A successful call: the JSON body of its request, if any, and that of its response; none for 204. */
 export interface Example {
   readonly request?: unknown
-  readonly returns: string
   readonly response?: unknown
 }
 
 const actor = { type: "silicon", public_id: "si:deejay" } as const
 
-const session: Session = {
+const session = {
   access_token: placeholders.accessToken,
   refresh_token: placeholders.refreshToken,
   token_type: "Bearer",
@@ -51,19 +45,14 @@ const subscriptionId = "sub_5b0c6b1f5d4f4c3a9d8e7f6a5b4c3d2e"
 
 /** By operation id. */
 export const examples = {
-  "system.healthz": {
-    returns: "The process is alive",
-    response: { status: "ok", service: "music-backend", version } satisfies Health
-  },
+  "system.healthz": { response: { status: "ok", service: "music-backend", version } },
   "system.readyz": {
-    returns: "The service is ready; `checks` has the state of each dependency",
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
-    } satisfies ReadinessAnswer
+    }
   },
   "descriptors.iam": {
-    returns: "The application and its services, in the selected plane",
     response: {
       app_id: "music",
       org_id: "music",
@@ -74,31 +63,22 @@ export const examples = {
       ting_types: ["music.trigger.fired", "music.trigger.expired"],
       scopes: [...requestedScopes],
       version
-    } satisfies IamDescriptor
+    }
   },
-  "descriptors.version": {
-    returns: "This release",
-    response: { version, api_versions: ["v1"], min_cli: "0.1.0" } satisfies Version
-  },
+  "descriptors.version": { response: { version, api_versions: ["v1"], min_cli: "0.1.0" } },
   "auth.login": {
-    returns: "A session, and the result of the registration for notifications",
     request: { slt: placeholders.slt },
     response: {
       ...session,
       ting: { subscribed: true, subscription_id: subscriptionId }
-    } satisfies LoginSession
+    }
   },
   "auth.refresh": {
-    returns: "The session with new tokens; the old refresh token is consumed",
     request: { refresh_token: placeholders.refreshToken },
     response: session
   },
-  "auth.logout": {
-    returns: "Revoked",
-    request: { token: placeholders.endedToken }
-  },
+  "auth.logout": { request: { token: placeholders.endedToken } },
   "auth.me": {
-    returns: "The caller's identity and rights",
     response: {
       authenticated: true,
       actor,
@@ -108,42 +88,39 @@ export const examples = {
       scopes: [...requestedScopes],
       ting_ready: true,
       testing_environment_id: null
-    } satisfies Me
+    }
   },
   "tings.subscribe": {
-    returns: "The active registration",
     request: {},
     response: {
       id: subscriptionId,
       app_id: "music",
       for: actor.public_id,
       active: true
-    } satisfies Subscription
+    }
   },
   "tings.send": {
-    returns: "Stored with the notification service, now or by an earlier call under the same `key`",
     request: {
       type: "music.trigger.fired",
       key: placeholders.tingKey,
       data: { trigger: 7, title: "Low Tide" },
       metadata: { room: "kitchen" }
-    } satisfies TingRequest,
+    },
     response: {
       id: "msg_0d9a4c7be21f4f53b6a8c1d2e3f40516",
       created_at: "2026-09-24T08:15:30.412907Z",
       key: placeholders.tingKey,
       silent: false,
       replayed: false
-    } satisfies SentTing
+    }
   },
   "reports.submit": {
-    returns: "Stored, now or by an earlier call under the same `Idempotency-Key`",
     request: {
       message: "Playback stops after a seek near the end of a track.",
       pr: "https://github.com/harbor/music/pull/12",
       attachments: [{ name: "player.log", content: "08:15:30 seek 3:41\n08:15:31 stalled" }],
       context: { client: "0.1.0", platform: "linux" }
-    } satisfies ReportRequest,
+    },
     response: {
       id: "rep_8c1d2e3f405160d9a4c7be21f4f53b6a",
       status: "stored",
@@ -151,10 +128,9 @@ export const examples = {
       reporter: "si:deejay",
       created_at: "2026-09-24T08:15:30.412Z",
       replayed: false
-    } satisfies Report
+    }
   },
   "telemetry.accept": {
-    returns: "Committed, or recording is off",
     request: {
       table: "musicclidaemon",
       events: [
@@ -165,10 +141,9 @@ export const examples = {
           metadata: { occurred_at: "2026-09-24T08:15:30.412Z" }
         }
       ]
-    } satisfies TelemetryRequest
+    }
   },
   "webhooks.receive": {
-    returns: "Committed, now or by an earlier delivery of the same event",
     request: {
       spec_version: "1.0",
       event_id: placeholders.eventId,
@@ -178,7 +153,7 @@ export const examples = {
       aggregate: { type: "carbon", id: "c:ana", version: 4 },
       data: { changed_fields: ["display_name"] }
     },
-    response: { received: true } satisfies WebhookReceipt
+    response: { received: true }
   }
 } as const satisfies Record<string, Example>
 

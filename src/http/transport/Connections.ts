@@ -4,7 +4,7 @@ import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { httpConnections, recordNow } from "../../services/Metrics.ts"
 
-/** Tracks the connections of a server; to be called before it listens. A request counts from its head until its response is closed. */
+/** Tracks the connections of a server; to be called before it listens. A request counts until it has arrived and its response is closed. */
 export const trackConnections = (server: Server) => {
   const open = new Map<Duplex, Set<ServerResponse>>()
   server.on("connection", (socket: Socket) => {
@@ -15,20 +15,18 @@ export const trackConnections = (server: Server) => {
       recordNow(httpConnections, open.size)
     })
   })
-  server.on("request", ({ socket }: IncomingMessage, response) => {
-    open.get(socket)?.add(response)
-    response.once("close", () => open.get(socket)?.delete(response))
+  server.on("request", (message: IncomingMessage, response) => {
+    const pending = open.get(message.socket)
+    const forget = () => pending?.delete(response)
+    pending?.add(response)
+    response.once("close", () => (message.complete ? forget() : message.once("end", forget)))
   })
 
   const pendingOn = (socket: Duplex): ReadonlyArray<ServerResponse> => [...(open.get(socket) ?? [])]
 
-  const closeWhere = (isChosen: (socket: Duplex, pending: ReadonlySet<ServerResponse>) => boolean) => () => {
-    for (const [socket, pending] of open) if (isChosen(socket, pending)) socket.destroy()
-  }
-
   /** Runs `then` after the responses to all complete requests on the connection, so that responses keep their order. */
   const afterAnswers = (socket: Duplex, then: () => void): void => {
-    const last = pendingOn(socket).findLast(({ req }) => req.complete)
+    const last = pendingOn(socket).findLast(({ destroyed, req }) => req.complete && !destroyed)
     if (last === undefined) then()
     else last.once("close", () => afterAnswers(socket, then))
   }
@@ -38,12 +36,13 @@ export const trackConnections = (server: Server) => {
     hasPartialExchange: (socket: Duplex): boolean =>
       pendingOn(socket).some(({ headersSent, req }) => headersSent && !req.complete),
     afterAnswers,
-    /** Closes connections that never sent a byte: Node counts them as busy and would wait for them. */
-    closeSilent: closeWhere((socket) => "bytesRead" in socket && socket.bytesRead === 0),
-    /** Closes connections without an unanswered request, also those with a partial head. */
-    closeFree: closeWhere((_, pending) => pending.size === 0),
-    /** Closes every connection, also one after CONNECT, which Node's `closeAllConnections` omits. */
-    closeAll: closeWhere(() => true)
+    /** Closes connections that never sent a byte, which Node counts as busy; when it is `late`, all on which no complete request waits. */
+    closeUnused: (late: boolean): void => {
+      for (const socket of open.keys()) {
+        const isSilent = "bytesRead" in socket && socket.bytesRead === 0
+        if (isSilent || (late && !pendingOn(socket).some(({ req }) => req.complete))) socket.destroy()
+      }
+    }
   }
 }
 export type Connections = ReturnType<typeof trackConnections>

@@ -3,6 +3,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Drain } from "../../services/Drain.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestPlaces } from "../middleware/RequestPlaces.ts"
 import type { Connections } from "./Connections.ts"
 
@@ -13,8 +14,8 @@ const sweepMillis = 50
 const reserve = Duration.millis(1_500)
 /** How long requests that were cut off have to release what they hold. */
 const releaseTime = Duration.millis(750)
-/** How long a request that is arriving when the drain begins has for the rest of its head. */
-const headTime = Duration.seconds(1)
+/** Milliseconds that a request which is arriving when the drain begins has for its rest. */
+const arrivalMillis = 5_000
 
 const requestTime = (grace: Duration.Duration): Duration.Duration =>
   Duration.max(Duration.subtract(grace, reserve), Duration.times(grace, 0.5))
@@ -32,7 +33,6 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
         clearInterval(timer)
         resume(Effect.void)
       })
-      sweep()
     }
     // On a busy machine a late timer would run before pending reads; setImmediate runs after them.
     timer = setTimeout(() => setImmediate(stop), sweepMillis)
@@ -41,23 +41,20 @@ const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =
 
 /**
  * Makes the effect that shuts the server down: it refuses new requests, waits within the grace period for those in
- * flight, and then cuts every connection. Requests that never arrive completely are cut earlier, because a server that
+ * flight, and then cuts every connection. Requests that do not arrive completely are cut earlier, because a server that
  * no longer listens does not check for late ones. Its waits are interruptible, because a finaliser would let none end.
  */
 export const makeShutdown = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
     const { begin } = yield* Drain
     const places = yield* RequestPlaces
+    const clock = yield* Effect.clock
     return Effect.gen(function* () {
       yield* begin
-      let close = connections.closeSilent
-      const afterHeads = Effect.sync(() => {
-        close = connections.closeFree
-      })
-      yield* Effect.fork(Effect.interruptible(Effect.delay(afterHeads, headTime)))
+      const late = unsafeMonotonicMillis(clock) + arrivalMillis
       const sweep = () => {
         server.closeIdleConnections()
-        close()
+        connections.closeUnused(unsafeMonotonicMillis(clock) >= late)
       }
       const finished = yield* Effect.zipRight(stopListening(server, sweep), places.awaitNone).pipe(
         Effect.interruptible,
@@ -65,7 +62,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
       )
       if (Option.isSome(finished)) return
       yield* Effect.logWarning("Requests cut off towards the end of the grace period")
-      connections.closeAll()
+      server.closeAllConnections()
       yield* places.awaitNone.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
     })
   })

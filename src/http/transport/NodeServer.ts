@@ -44,13 +44,7 @@ const makeServer = (unreadMillis: number): Server => {
   server.maxHeadersCount = 0
   server.maxConnections = mostConnections
   server.timeout = unreadMillis
-  // Of a request that waits for the answers to others, Node would put the interim response behind the head of the final
-  // one, into its body. It may be left out: the client waits for it for a moment only (RFC 9110, 10.1.1).
-  server.on("checkContinue", (message, response) => {
-    if (response.socket !== null) response.writeContinue()
-    server.emit("request", message, response)
-  })
-  // Other expectations may be ignored; Node would answer 417 without a body.
+  // Expectations other than `100-continue` may be ignored; Node would answer 417 without a body.
   server.on("checkExpectation", (message, response) => server.emit("request", message, response))
   return server
 }

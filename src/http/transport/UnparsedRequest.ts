@@ -7,9 +7,10 @@ import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
 import { Failure } from "../../schema/Failure.ts"
+import { refuseField } from "../body/ValidationErrors.ts"
+import { newRequestId } from "../middleware/Exchange.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
-import { resolveRequestId } from "./RawHeaders.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000
@@ -22,26 +23,21 @@ export const requestTimeout = (): Failure<"invalid_input"> =>
     hint: "Send the complete request without pauses, and retry with the same key."
   })
 
-const invalidFraming = (path: string, problem: string): Failure<"invalid_input"> =>
-  new Failure("invalid_input", {
-    message: "The request's version or framing is not served.",
-    hint: "Send HTTP/1.1, and a body by its Content-Length or by `Transfer-Encoding: chunked`.",
-    details: { fields: [{ path, problem }] }
-  })
+/** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
+export const misframed = new WeakSet<Duplex>()
 
 /**
- * The refusal of a request that Node's parser takes, but a program before this one may read with another end: then the bytes
+ * Refuses a request that Node's parser takes, but a program before this one may read with another end: then the bytes
  * behind it would be another request (RFC 9112, 6.1 and 11.2).
  */
-export const failureOfFraming = ({ headers, httpVersion }: IncomingMessage): Failure | undefined => {
-  const coding = headers["transfer-encoding"]
-  if (httpVersion !== "1.1" && httpVersion !== "1.0")
-    return invalidFraming("HTTP version", "must be 1.1 or 1.0")
-  if (coding === undefined) return undefined
-  if (httpVersion === "1.0") return invalidFraming("Transfer-Encoding", "is not part of HTTP/1.0")
-  return coding.toLowerCase() === "chunked"
-    ? undefined
-    : invalidFraming("Transfer-Encoding", "must be `chunked` alone")
+export const checkFraming = ({ headers, httpVersion, socket }: IncomingMessage): Failure | undefined => {
+  const isServed = httpVersion === "1.1" || httpVersion === "1.0"
+  const coding = headers["transfer-encoding"]?.toLowerCase()
+  if (isServed && (coding === undefined || (coding === "chunked" && httpVersion === "1.1"))) return undefined
+  misframed.add(socket)
+  return isServed
+    ? refuseField("Transfer-Encoding", "must be `chunked` alone, in HTTP/1.1")
+    : refuseField("HTTP version", "must be 1.1 or 1.0")
 }
 
 /** By Node's error code. */
@@ -59,9 +55,6 @@ const malformed = new Failure("invalid_input", {
   hint: "Send a complete HTTP/1.1 request; a body must have the length that its headers declare."
 })
 
-/** The refusal of what Node reports as `clientError`. */
-const failureOfParser = ({ code }: NodeJS.ErrnoException): Failure => failures[code ?? ""] ?? malformed
-
 const formatResponse = (failure: Failure, requestId: string): string => {
   const status = failureStatus(failure)
   const body = JSON.stringify(toEnvelope(failure))
@@ -78,21 +71,10 @@ const formatResponse = (failure: Failure, requestId: string): string => {
   ].join("\r\n")
 }
 
-/** Writes the failure with a new request id, which is returned, and ends the connection. All earlier answers must be written. */
-const refuseConnection = (socket: Duplex, failure: Failure): string => {
-  const requestId = resolveRequestId(undefined)
-  socket.end(formatResponse(failure, requestId))
-  setTimeout(() => socket.destroy(), lingerMillis).unref()
-  return requestId
-}
-
-/** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
-export const misframed = new WeakSet<Duplex>()
-
 /**
- * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id, and reports each answer and the
- * network of its connection. Complete requests before it on the same connection are answered first: the error must not pass for the
- * answer to one of them.
+ * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id, ends the connection, and reports
+ * the answer and the network of its connection. Complete requests before it on the same connection are answered first: the error must not
+ * pass for the answer to one of them.
  */
 export const answerClientErrors = (
   server: Server,
@@ -108,15 +90,16 @@ export const answerClientErrors = (
         socket.destroy()
         return
       }
-      const requestId = refuseConnection(socket, failure)
+      const requestId = newRequestId()
+      socket.end(formatResponse(failure, requestId))
+      setTimeout(() => socket.destroy(), lingerMillis).unref()
       report(failure, requestId, socket instanceof Socket ? toNetwork(peerAddress(socket)) : "")
     })
   }
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+  server.on("clientError", ({ code = "" }: NodeJS.ErrnoException, socket) => {
     if (refused.has(socket) || misframed.has(socket)) return
-    if (error.code === "ECONNRESET" || !socket.writable || connections.hasPartialExchange(socket))
-      socket.destroy()
-    else refuse(socket, failureOfParser(error))
+    if (code === "ECONNRESET" || !socket.writable || connections.hasPartialExchange(socket)) socket.destroy()
+    else refuse(socket, failures[code] ?? malformed)
   })
   server.on("connect", (_, socket) => {
     // Node removes its own error listener before it emits `connect`; without one a reset would end the process.
