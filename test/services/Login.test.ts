@@ -10,8 +10,7 @@ import type { TokenGrant } from "../../src/services/Iam.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
 import { Unknown } from "../../src/services/UpstreamFailure.ts"
 import { isLive, login, logout } from "../world/Logins.ts"
-import { SimulatedIam } from "../world/SimulatedIam.ts"
-import { SimulatedTing } from "../world/SimulatedTing.ts"
+import { SimulatedIam, SimulatedTing } from "../world/SimulatedIam.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,

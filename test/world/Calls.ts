@@ -7,7 +7,7 @@ import { type Answer, bodyOf, json, requests, type Sent } from "./Driver.ts"
 import type { PathName } from "./Faults.ts"
 import { seenAt } from "./InMemory.ts"
 import { rowsOf } from "./Oracle.ts"
-import { iamUrl } from "./SeededIam.ts"
+import { origins } from "./Upstreams.ts"
 import type { Instance, World } from "./World.ts"
 
 /** One caller of one call. */
@@ -79,7 +79,7 @@ export const logInAtIam = ({ time, upstreams }: World, actor: string, plane: str
   prepared += 1
   const call = seenAt(time.now(), {
     method: "POST",
-    url: new URL("/api/v1/app-auth/tokens", iamUrl),
+    url: new URL("/api/v1/app-auth/tokens", origins.iam),
     headers: {
       authorization,
       ...(isTesting ? { "x-testing-application": authorization } : {}),
