@@ -28,7 +28,7 @@ import { machineTime, makeSimulatedTime, scheduler, type SimulatedTime } from ".
 import { seeded } from "./Arbitraries.ts"
 import { type Answer, connectionLost, type Sent } from "./Driver.ts"
 import { makeFaults } from "./Faults.ts"
-import { consoleInto, inMemory } from "./InMemory.ts"
+import { consoleInto, inMemory, type SendFrom } from "./InMemory.ts"
 import { makeOracle, type Oracle } from "./Oracle.ts"
 import { migratedFile } from "./SqliteTemplate.ts"
 import {
@@ -69,22 +69,9 @@ interface WorldOptions {
   readonly readLog?: (line: string) => void
 }
 
-/** One server process in memory. */
-export interface Instance extends Caller {
-  /** Sends a request as a client with this address. Rejects when the process dies meanwhile. */
-  readonly send: (address: string, request: Sent) => Promise<Answer>
-  /** The store of this instance, which starts it, and the port of one with sockets. */
-  readonly store: () => Promise<StoreService>
-  readonly port: () => Promise<number>
-  /** The process dies at once: no request is answered, no call to an upstream begins or ends. */
-  readonly kill: () => void
-  /** Ends it as a stop does, or what is left of a killed one. */
-  readonly close: () => Promise<void>
-}
-
 class Running extends Context.Tag("test/world/Running")<
   Running,
-  { readonly send: Instance["send"]; readonly store: StoreService; readonly port: number }
+  { readonly send: SendFrom; readonly store: StoreService; readonly port: number }
 >() {}
 
 /** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
@@ -143,6 +130,7 @@ interface InstanceParts {
   readonly onKilled: () => void
 }
 
+/** One server process in memory. */
 const startInstance = ({
   log,
   name,
@@ -152,7 +140,7 @@ const startInstance = ({
   settings,
   time,
   upstreams
-}: InstanceParts): Instance => {
+}: InstanceParts) => {
   let alive = true
   let die: () => void = () => undefined
   const killed = new Promise<never>((_, reject) => {
@@ -160,6 +148,7 @@ const startInstance = ({
   })
   killed.catch(() => undefined)
   const scope = Effect.runSync(Scope.make())
+  /** The process dies at once: no request is answered, no call to an upstream begins or ends. */
   const kill = () => {
     if (!alive) return
     alive = false
@@ -192,9 +181,10 @@ const startInstance = ({
     )
     return built
   }
-  const instance: Instance = {
+  return {
     ...caller,
-    send: async (address, request) => {
+    /** Sends a request as a client with this address. Rejects when the process dies meanwhile. */
+    send: async (address: string, request: Sent): Promise<Answer> => {
       time.touch()
       oracle.asked(request)
       const { send } = await Promise.race([running(), killed])
@@ -203,16 +193,18 @@ const startInstance = ({
       time.touch()
       return answer
     },
+    /** The store of this instance, which starts it, and the port of one with sockets. */
     store: async () => (await running()).store,
     port: async () => (await running()).port,
+    /** Ends it as a stop does, or what is left of a killed one. */
     close: async () => {
       await built
       await run(Scope.close(scope, Exit.void))
       alive = false
     }
   }
-  return instance
 }
+export type Instance = ReturnType<typeof startInstance>
 
 /** Opens a world; `close` ends all that it began. */
 export const openWorld = async (options: WorldOptions = {}) => {

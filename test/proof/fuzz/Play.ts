@@ -53,10 +53,7 @@ export const play: Play = async ({ count = full, log, seed }) => {
   const seen = new Map<string, Array<number>>()
   const ledger = new Ledger()
   let [index, requests, connections] = [0, 0, 0]
-  const make = (given: Recipe): Draft => {
-    index += 1
-    return makeDraft(given, index, seed, world)
-  }
+  const make = (given: Recipe): Draft => makeDraft(given, ++index, seed, world)
   const connect = (): Promise<RawConnection> => {
     connections += 1
     return openRaw(world.port)
