@@ -85,9 +85,9 @@ let bundles = process.env.TEST_BUNDLES
 
 /**
  * Bundles with the options of scripts/build.mjs into one CommonJS script beside its compiled code. The first caller of a run makes it,
- * and the others wait for it. `from` is the project of the entry.
+ * and the others wait for it. `from` is the project of the entry. The compiled code of a server is that of a start.
  */
-export const bundle = async (entry = main, from = root): Promise<string> => {
+export const bundle = async (entry = main, from = root, isServer = entry === main): Promise<string> => {
   bundles ??= scratch().path
   const folder = join(bundles, basename(entry, ".ts"))
   const [file, made] = [join(folder, "bundle.cjs"), join(folder, "made")]
@@ -98,7 +98,7 @@ export const bundle = async (entry = main, from = root): Promise<string> => {
     return file
   }
   writeFileSync(file, await makeBundle(entry, from))
-  if (entry === main) await warmUp(file, folder)
+  if (isServer) await warmUp(file, folder)
   writeFileSync(made, "")
   return file
 }

@@ -1,6 +1,7 @@
 /** One cell: the failure, the request, what came of it, and the same request when the failure is over. */
 import { isDeepStrictEqual } from "node:util"
-import { type CallName, calls, registerSender } from "../../world/Calls.ts"
+import { production } from "../../../sandbox/upstreams/Iam.ts"
+import { type CallName, calls, registerSender, tokensOf } from "../../world/Calls.ts"
 import { type Answer, bodyOf, isSuccess, refusalOf, retryAfterOf, type Sent } from "../../world/Driver.ts"
 import { type PathName, pathNames, paths } from "../../world/Faults.ts"
 import { openWorld, type World } from "../../world/World.ts"
@@ -42,6 +43,8 @@ interface CellRequest {
   readonly failure: Failure
   /** How many calls fail: all until the request is answered, or the first. */
   readonly times: number
+  /** The cell of a request that succeeds. */
+  readonly well: string
 }
 
 /** Codes that say all. Those of IAM about a key are ours, too. */
@@ -78,6 +81,15 @@ const callsText = (counts: ReadonlyMap<PathName, number>, failing: PathName): st
   return `×${counts.get(failing) ?? 0}${beside === "" ? "" : ` (${beside})`}`
 }
 
+/** What is wrong with the pair of an answer that has one. */
+const deadTokens = ({ upstreams }: World, answer: Answer): ReadonlyArray<string> => {
+  const { accessTokens, refreshTokens } = upstreams.iam.controls.plane(production)
+  const { access = "", refresh = "" } = tokensOf(answer) ?? {}
+  if (access === "") return []
+  const isLive = accessTokens.get(access)?.revoked === false && refreshTokens.get(refresh)?.consumed === false
+  return isLive ? [] : ["the pair of the answer is not live"]
+}
+
 const observeIn = async (world: World, cell: CellRequest): Promise<Observation> => {
   const { call, failure, path, times } = cell
   const { faults, oracle, time, upstreams } = world
@@ -100,11 +112,14 @@ const observeIn = async (world: World, cell: CellRequest): Promise<Observation> 
   await time.runUntil(time.elapsed() + pause)
   const again = await ask(subject.request)
   const endsWell = isSuccess(again) && detailOf(call, again) === ""
+  const [, wanted = ""] = endsWell ? cell.well.split("; ") : ["", state]
+  const end = await subject.state()
   return {
     text: `${outcomeOf(call, answer)} ${callsText(counts, path)}${state === "" ? "" : `; ${state}`}${endsWell ? "" : ` → ${outcomeOf(call, again)}`}`,
     problems: [
       ...(isSuccess(answer) ? [] : [...detailsProblems(answer, cell), ...calledBehind(counts, cell)]),
-      ...(isSuccess(again) ? await subject.problems(again) : []),
+      ...(isSuccess(again) && end !== wanted ? [`the repetition leaves "${end}", not "${wanted}"`] : []),
+      ...(isSuccess(again) ? deadTokens(world, again) : []),
       ...oracle.problems().filter((problem) => !problem.startsWith(undocumented))
     ]
   }

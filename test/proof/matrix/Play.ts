@@ -35,7 +35,7 @@ const allCells: ReadonlyArray<Cell> = (Object.keys(table) as Array<CallName>).fl
           `${paths[path].upstream} ${failure.id}`
         ],
         expected: text,
-        observe: () => observe({ call, path, failure, times })
+        observe: () => observe({ call, path, failure, times, well: column.well })
       })
       const repeats = expected !== undefined && failure.group !== "clock" && isRepeated(expected)
       return [cell(always, expected), ...(repeats ? [cell(1, column.second)] : [])]
