@@ -4,11 +4,14 @@
  */
 import type { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
 import { encodeReply, type Handle, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"
 import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
+import type { TableName } from "../../src/schema/Telemetry.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { type Fault, type Faults, makeFaults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
 import { answered, clientOf, type Ending, seenAt } from "./InMemory.ts"
@@ -22,7 +25,7 @@ export const origins: Readonly<Record<UpstreamName, string>> = {
   tracker: "https://tracker.test"
 }
 export const repository = "harbor/music"
-export const trackerToken = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const trackerToken = "github_pat_A1b2C3d4E5f6G7h8I9j0"
 const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 
 /** The server process that makes a call. */
@@ -110,6 +113,13 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     repositories: [repository],
     tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
   })
+
+  /** Made at its first use. */
+  const tableKey = (name: string): string => {
+    const key = tableKeys.get(name) ?? tables.createTable(name)
+    tableKeys.set(name, key)
+    return key
+  }
 
   const none = () => ({})
   const simulators: Readonly<
@@ -232,12 +242,22 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     seeded,
     planes: planes as ReadonlyArray<string>,
     addPlane,
-    /** A key of a table, which is made at its first use. */
-    tableKey: (name: string): string => {
-      const key = tableKeys.get(name) ?? tables.createTable(name)
-      tableKeys.set(name, key)
-      return key
-    },
+    /** Settings of the tracker, and of tables with a key; without one there is no table service. */
+    settings: (tables: ReadonlyArray<TableName>) => ({
+      tracker: Option.some({
+        token: Redacted.make(trackerToken),
+        owner: "harbor",
+        repository: "music",
+        url: origins.tracker
+      }),
+      tables:
+        tables.length === 0
+          ? Option.none()
+          : Option.some({
+              url: origins.tables,
+              keys: new Map(tables.map((table) => [table, Redacted.make(tableKey(table))]))
+            })
+    }),
     /** The rows of all tables. */
     rows: () => [...tableKeys.keys()].flatMap((name) => tables.rows(name)),
     /** Every call so far, in the order in which they were sent. */

@@ -7,13 +7,6 @@ import { type PathName, pathNames, paths } from "../../world/Faults.ts"
 import { openWorld, type World } from "../../world/World.ts"
 import { type Failure, upstreamRequest } from "./Failures.ts"
 
-/** How an observation is written, and so how the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`. */
-export interface Observation {
-  readonly text: string
-  /** What no cell may show: a false envelope, a redirect that was followed, something done twice. */
-  readonly problems: ReadonlyArray<string>
-}
-
 const address = "192.0.2.1"
 /** Seconds between two probes of introspection (api.md, refresh). */
 const probePause = 1.1
@@ -90,7 +83,7 @@ const deadTokens = ({ upstreams }: World, answer: Answer): ReadonlyArray<string>
   return isLive ? [] : ["the pair of the answer is not live"]
 }
 
-const observeIn = async (world: World, cell: CellRequest): Promise<Observation> => {
+const observeIn = async (world: World, cell: CellRequest) => {
   const { call, failure, path, times } = cell
   const { faults, oracle, time, upstreams } = world
   const [instance, other] = world.instances
@@ -115,7 +108,9 @@ const observeIn = async (world: World, cell: CellRequest): Promise<Observation> 
   const [, wanted = ""] = endsWell ? cell.well.split("; ") : ["", state]
   const end = await subject.state()
   return {
+    // How the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`.
     text: `${outcomeOf(call, answer)} ${callsText(counts, path)}${state === "" ? "" : `; ${state}`}${endsWell ? "" : ` → ${outcomeOf(call, again)}`}`,
+    /** What no cell may show: a false envelope, a redirect that was followed, something done twice. */
     problems: [
       ...(isSuccess(answer) ? [] : [...detailsProblems(answer, cell), ...calledBehind(counts, cell)]),
       ...(isSuccess(again) && end !== wanted ? [`the repetition leaves "${end}", not "${wanted}"`] : []),
@@ -126,7 +121,7 @@ const observeIn = async (world: World, cell: CellRequest): Promise<Observation> 
 }
 
 /** In a world of its own, where IAM has no limit and every pause its middle length. */
-export const observe = async (cell: CellRequest): Promise<Observation> => {
+export const observe = async (cell: CellRequest) => {
   // The second instance registers the sender of tings, so that the first one knows nothing of it.
   const instances = cell.call === "ting" ? 2 : 1
   const world = await openWorld({ iamLimit: Number.POSITIVE_INFINITY, steady: true, instances })
