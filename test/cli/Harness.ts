@@ -10,20 +10,12 @@ import type { Kind } from "../layers/store/Stores.ts"
 import { listening } from "../world/Egress.ts"
 import { program, root } from "../world/Fleet.ts"
 
-export interface Run {
-  readonly exit: number
-  readonly out: string
-  readonly err: string
-  /** Standard output as JSON. */
-  readonly json: unknown
-}
-
 /** Runs `music-backend` with these arguments; `host` replaces parts of its process. */
 export const run = (
   args: ReadonlyArray<string>,
   environment: Environment,
   host: Partial<Host["Type"]> = {}
-): Effect.Effect<Run> =>
+) =>
   Effect.gen(function* () {
     const lines: Record<"out" | "err", Array<string>> = { out: [], err: [] }
     const kept = (name: keyof typeof lines) => (text: string) =>
@@ -42,6 +34,7 @@ export const run = (
       exit,
       out,
       err: lines.err.join("\n"),
+      /** Standard output as JSON. */
       get json(): unknown {
         return JSON.parse(out)
       }

@@ -16,7 +16,14 @@ import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 /** Allowed by the sandbox's server. */
 const origin = "http://localhost:5173"
-const paths = { refresh: "/api/v1/auth/refresh", me: "/api/v1/auth/me", ting: "/api/v1/tings" }
+const paths = { refresh: "/api/v1/auth/refresh", me: "/api/v1/auth/me" }
+
+/** An answer from something in between. */
+const inBetween = (status: number, headers = {}) => ({
+  status,
+  headers: { "content-type": "text/html", "access-control-allow-origin": "*", ...headers },
+  body: "<html></html>"
+})
 
 let built: Built
 let bench: TestBench
@@ -90,7 +97,7 @@ it("Two tabs refresh once, also when the first answer is lost", () =>
     expect(await inPage(tabs[0], login("tabs"))).toMatchObject(ok)
     const many = `{ const client = ${client("tabs")}; Promise.all([client.me(), client.me(), client.me()]) }`
     for (const fault of [false, true]) {
-      if (fault) bench.fault("tabs", "html-502-after", paths.refresh)
+      if (fault) bench.fault("tabs", `POST ${paths.refresh}`, { kind: "reply-after", reply: inBetween(502) })
       bench.advance(life)
       const results = await Promise.all(tabs.map((tab) => inPage<Array<object>>(tab, many)))
       for (const result of results.flat()) expect(result).toMatchObject(ok)
@@ -101,14 +108,16 @@ it("Two tabs refresh once, also when the first answer is lost", () =>
     expect(others[0]).not.toBe(first)
   }))
 
-it("A call is repeated after an answer that was cut; a redirect is not followed", () =>
+it("A call is repeated after an answer that was lost; a redirect is not followed", () =>
   withPages(`${origin}/`, async (page) => {
     expect(await inPage(page, login("faults"))).toMatchObject(ok)
-    bench.fault("faults", "cut-within", paths.ting)
+    bench.fault("faults", "POST /api/v1/tings", { kind: "drop-after" })
     const event = `{ type: "music.trigger.fired", key: "cut", data: {} }`
     expect(await inPage(page, `${client("faults")}.ting(${event})`)).toMatchObject(ok)
     expect(bench.tings("si:deejay/cut")).toBe(1)
-    bench.fault("faults", "redirect-of-me", paths.me)
+    // To where the server would answer the call.
+    const reply = inBetween(307, { location: `/redirected${paths.me}` })
+    bench.fault("faults", `GET ${paths.me}`, { kind: "reply", reply })
     const redirected = failed("unexpected_answer", "redirect")
     expect(await inPage(page, `${client("faults")}.me()`)).toMatchObject(redirected)
     expect(bench.attempts("redirected", paths.me)).toBe(0)

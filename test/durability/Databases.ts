@@ -5,27 +5,22 @@ import { freshDatabase } from "../world/Postgres.ts"
 import { type Environment, scratch } from "../world/Fleet.ts"
 import { type Row, rowsOf } from "../world/Oracle.ts"
 
-export interface TestDatabase {
-  readonly kind: "SQLite" | "PostgreSQL"
-  /** Settings that make a server use it. */
-  readonly environment: Environment
-  /** PostgreSQL returns large integers as text: read them with `Number`. */
-  readonly rows: (statement: string) => Promise<ReadonlyArray<Row>>
-  readonly remove: () => Promise<void>
-}
-
 export const text = (value: unknown): string => (typeof value === "string" ? value : "")
 
-export const sqliteDatabase = async (): Promise<TestDatabase> => {
+export const sqliteDatabase = async () => {
   const folder = scratch()
   const path = join(folder.path, "music.sqlite")
+  // Settings that make a server use it.
+  const environment: Environment = { MUSIC_DATABASE_PATH: path }
   return {
     kind: "SQLite",
-    environment: { MUSIC_DATABASE_PATH: path },
-    rows: async (statement) => rowsOf(path, statement),
-    remove: async () => folder.remove()
+    environment,
+    /** PostgreSQL returns large integers as text: read them with `Number`. */
+    rows: async (statement: string): Promise<ReadonlyArray<Row>> => rowsOf(path, statement),
+    remove: async (): Promise<void> => folder.remove()
   }
 }
+export type TestDatabase = Awaited<ReturnType<typeof sqliteDatabase>>
 
 export const postgresDatabase = async (serverUrl: string): Promise<TestDatabase> => {
   const { drop, url } = await freshDatabase(serverUrl)

@@ -3,10 +3,19 @@ import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import type { DeliveryLimits } from "../../src/layers/delivery/Worker.ts"
 import { type Answer, bodyOf, type Sent } from "../world/Driver.ts"
-import { type Environment, environmentOf, type Simulators, startBundle, urlOf } from "../world/Fleet.ts"
+import {
+  bundle,
+  type Environment,
+  environmentOf,
+  root,
+  type Simulators,
+  startBundle,
+  urlOf
+} from "../world/Fleet.ts"
 
-/** The program of an instance. */
-export const entry = fileURLToPath(new URL("./Instance.ts", import.meta.url))
+/** Bundles the program of an instance. */
+export const bundleInstance = () =>
+  bundle(fileURLToPath(new URL("./Instance.ts", import.meta.url)), root, true)
 
 export interface Death {
   readonly code: number | null
@@ -56,11 +65,6 @@ export const startInstance = (
     isDead: () => child.exitCode !== null || child.signalCode !== null,
     /** The last part of its output. */
     log: () => output().slice(-1_500),
-    /** Ends it and caches its compiled code for the next instances. */
-    keepCompiled: () => {
-      child.send({ asks: "keep" })
-      return ended
-    },
     kill: () => child.kill("SIGKILL")
   }
 }

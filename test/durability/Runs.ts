@@ -1,39 +1,15 @@
 /** What one seed plays: every crash point on both databases, and a storm over several instances on one PostgreSQL. */
 import { startPostgres } from "../world/Postgres.ts"
 import { seeded } from "../world/Arbitraries.ts"
-import { bundle, startSimulators } from "../world/Fleet.ts"
 import { playChain } from "./Chain.ts"
-import { postgresDatabase, sqliteDatabase } from "./Databases.ts"
-import { entry, insistAt, quick, startInstance } from "./Instances.ts"
+import { postgresDatabase, sqliteDatabase, type TestDatabase } from "./Databases.ts"
+import { bundleInstance } from "./Instances.ts"
 import type { Verdict } from "./Laws.ts"
-import { emptyLedger, makeLoad } from "./Load.ts"
 import { migrating, running, splitRandomly } from "./Points.ts"
 import { playStorm } from "./Storm.ts"
 
 /** Concurrent chains on each database. */
 const hands = 4
-
-/** The instance of a run, warmed up once, so that later instances start with compiled code; and a PostgreSQL. */
-const prepare = async () => {
-  const file = await bundle(entry)
-  const world = await startSimulators()
-  const database = await sqliteDatabase()
-  const instance = startInstance(file, world, database.environment, quick)
-  try {
-    const url = await instance.ready
-    if (url === undefined) throw new Error(`the instance does not start: ${instance.log()}`)
-    const insist = insistAt(() => url, 60_000)
-    await makeLoad(world, insist, emptyLedger(), seeded(1)).everything()
-    await instance.keepCompiled()
-  } finally {
-    instance.kill()
-    await database.remove()
-    await world.close()
-  }
-  const server = await startPostgres()
-  return { file, server: server.url, end: server.stop }
-}
-type Prepared = Awaited<ReturnType<typeof prepare>>
 
 interface RunOptions {
   readonly seed: number
@@ -41,8 +17,24 @@ interface RunOptions {
   readonly seconds?: number
 }
 
+interface Played extends RunOptions {
+  readonly file: string
+  /** The URL of a PostgreSQL. */
+  readonly server: string
+}
+
+/** Plays on a database of its own. */
+const on = async <A>(open: () => Promise<TestDatabase>, use: (database: TestDatabase) => Promise<A>) => {
+  const database = await open()
+  try {
+    return await use(database)
+  } finally {
+    await database.remove()
+  }
+}
+
 /** Kills at every crash point, on both databases; in a slice at each that it has, on one of them. */
-const crash = async ({ file, server }: Prepared, { seed }: RunOptions, isSlice: boolean) => {
+const crash = async ({ file, seed, server }: Played, isSlice: boolean): Promise<Verdict> => {
   const chains = [sqliteDatabase, () => postgresDatabase(server)].flatMap((open, index) => {
     const points = isSlice ? running.filter((_, at) => (at + (at >> 1) + seed) % 2 === index) : running
     // A different order on each database.
@@ -52,14 +44,9 @@ const crash = async ({ file, server }: Prepared, { seed }: RunOptions, isSlice: 
     }))
   })
   const played = await Promise.all(
-    chains.map(async ({ open, points }) => {
-      const database = await open()
-      try {
-        return await playChain({ instanceFile: file, database, points, seed })
-      } finally {
-        await database.remove()
-      }
-    })
+    chains.map(({ open, points }) =>
+      on(open, (database) => playChain({ instanceFile: file, database, points, seed }))
+    )
   )
   const sum = (name: string) => played.reduce((total, { figures }) => total + (figures[name] ?? 0), 0)
   const places = chains.reduce((total, { points }) => total + points.length, 0)
@@ -71,36 +58,34 @@ const crash = async ({ file, server }: Prepared, { seed }: RunOptions, isSlice: 
   }
 }
 
-const storm = async ({ file, server }: Prepared, options: RunOptions): Promise<Verdict> => {
-  const { seconds = 60, seed } = options
-  const database = await postgresDatabase(server)
-  try {
-    const { broken, figures } = await playStorm({ instanceFile: file, database, seed, seconds })
-    return { broken: broken.map((law) => `${law} [storm, seed ${seed}]`), figures: { seed, ...figures } }
-  } finally {
-    await database.remove()
-  }
-}
+const storm = ({ file, seconds = 60, seed, server }: Played): Promise<Verdict> =>
+  on(
+    () => postgresDatabase(server),
+    async (database) => {
+      const { broken, figures } = await playStorm({ instanceFile: file, database, seed, seconds })
+      return { broken: broken.map((law) => `${law} [storm, seed ${seed}]`), figures: { seed, ...figures } }
+    }
+  )
 
 const parts = {
-  slice: (prepared: Prepared, options: RunOptions) => crash(prepared, options, true),
-  crashes: (prepared: Prepared, options: RunOptions) => crash(prepared, options, false),
+  slice: (played: Played) => crash(played, true),
+  crashes: (played: Played) => crash(played, false),
   storm
 } as const
-export type Part = keyof typeof parts
 
 /** Verdicts; a failure names its seed and places. */
 export const playSeed = async (
-  names: ReadonlyArray<Part>,
+  names: ReadonlyArray<keyof typeof parts>,
   options: RunOptions
 ): Promise<ReadonlyArray<Verdict>> => {
-  const prepared = await prepare()
+  const file = await bundleInstance()
+  const { stop, url } = await startPostgres()
   try {
     const verdicts: Array<Verdict> = []
     // One after the other: the storm measures times.
-    for (const name of names) verdicts.push(await parts[name](prepared, options))
+    for (const name of names) verdicts.push(await parts[name]({ ...options, file, server: url }))
     return verdicts
   } finally {
-    await prepared.end()
+    await stop()
   }
 }

@@ -2,17 +2,17 @@
 import { expect, inject, it } from "vitest"
 import { seeded } from "../world/Arbitraries.ts"
 import { bodyOf } from "../world/Driver.ts"
-import { bundle, startSimulators, until } from "../world/Fleet.ts"
+import { startSimulators, until } from "../world/Fleet.ts"
 import { patience } from "../world/Waiting.ts"
 import { postgresDatabase } from "./Databases.ts"
-import { entry, type Insist, insistAt, quick, startInstance } from "./Instances.ts"
+import { bundleInstance, type Insist, insistAt, quick, startInstance } from "./Instances.ts"
 import { isQuiet, judge } from "./Laws.ts"
 import { emptyLedger, makeLoad } from "./Load.ts"
 
 const rounds = 5
 
 it("Two instances carry out a request to both once, with the same answer", async () => {
-  const file = await bundle(entry)
+  const file = await bundleInstance()
   const world = await startSimulators()
   const database = await postgresDatabase(inject("postgres").server)
   // Both migrate the schema at the same time.

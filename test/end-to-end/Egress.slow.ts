@@ -12,7 +12,7 @@ import {
   upstreamEnvironment
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/services/settings/SettingsTable.ts"
-import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../world/Egress.ts"
+import { authorityFile, refusingPostgres, tlsFront, tunnelProxy } from "../world/Egress.ts"
 import { folderOfFile } from "../world/Folder.ts"
 import { build, killedWithScope, start, urlOf } from "../world/Fleet.ts"
 
@@ -71,7 +71,8 @@ const check = (environment: Readonly<Record<string, string>>) =>
     return output()
   })
 
-const addressOf = (proxy: Tunnels) => `https://operator:${proxyPassword}@localhost:${proxy.port}`
+const addressOf = (proxy: { readonly port: number }) =>
+  `https://operator:${proxyPassword}@localhost:${proxy.port}`
 
 describe("A process in a network with a proxy and a private authority", () => {
   it.scopedLive("reaches every upstream by an https proxy, with its secrets in files", function* () {

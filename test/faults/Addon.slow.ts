@@ -1,26 +1,24 @@
 /** SQLite's driver, a native addon, that cannot be loaded. */
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { cpSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { beforeAll, describe, expect } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
+import { folderOfFile } from "../world/Folder.ts"
 import { build, environmentOf, killedWithScope, root, start, stop, upstreams, urlOf } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { report } from "./Server.ts"
 
 /** The bundles without any package beside them. */
-let without = ""
+const without = folderOfFile()
 
 beforeAll(() => {
   build()
-  without = mkdtempSync(join(tmpdir(), "music-addon-"))
   cpSync(join(root, "dist"), join(without, "dist"), {
     recursive: true,
     filter: (file) => !/\.map$|dist\/client/.test(file)
   })
   writeFileSync(join(without, "package.json"), JSON.stringify({ type: "module" }))
-  return () => rmSync(without, { recursive: true, force: true })
 })
 
 /** Runs an entry to its end. */

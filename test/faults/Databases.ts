@@ -4,7 +4,7 @@ import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import { startPostgres } from "../world/Postgres.ts"
-import { postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
+import { type Kind, postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
 
 /** Why a server does not start on a database: the sentences of its line, from its store in this process. */
@@ -20,15 +20,10 @@ export type ReadNumber = (statement: string) => Effect.Effect<number>
 export const scalar = (path: string, statement: string) =>
   Effect.map(rawQuery(path, statement), ([row]) => Object.values(row ?? {})[0])
 
-export const readFromSqlite =
-  (path: string): ReadNumber =>
+export const numbersOf =
+  ({ rawQuery: query }: Kind, place: string): ReadNumber =>
   (statement) =>
-    Effect.map(scalar(path, statement), Number)
-
-export const readFromPostgres =
-  (url: string): ReadNumber =>
-  (text) =>
-    Effect.map(postgres.rawQuery(url, text), ([row]) => Number(Object.values(row ?? {})[0]))
+    Effect.map(query(place, statement), ([row]) => Number(Object.values(row ?? {})[0]))
 
 /** Counts tables whose sums are inconsistent with each other or with the rows (`Spool.counts`). */
 export const brokenSums = `

@@ -6,7 +6,7 @@ import { assert } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { it } from "../world/Test.ts"
-import { readFromPostgres } from "./Databases.ts"
+import { numbersOf } from "./Databases.ts"
 import { playOutages, postgresAt } from "./Outages.ts"
 import * as Server from "./Server.ts"
 
@@ -44,7 +44,7 @@ it.scopedLive("Calls to a silent PostgreSQL end at their deadline; what goes on 
   // What went on without its request is done once; a report that waited for the read of its key was never begun.
   yield* filed(server, 3)
   // Telemetry that waited for the transaction of others at its deadline was never begun.
-  const readNumber = readFromPostgres(url)
+  const readNumber = numbersOf(postgres, url)
   const events = yield* readNumber("SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'")
   assert.include([2, 3], events)
   yield* keptWhole(readNumber, { reports: 3, events })

@@ -8,12 +8,12 @@ import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store } from "../../src/services/Store.ts"
-import { newPath, postgres, rawClient } from "../layers/store/Stores.ts"
+import { newPath, postgres, rawClient, sqlite } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { startServer } from "../world/Sandbox.ts"
 import { awaited } from "../world/Waiting.ts"
 import { it } from "../world/Test.ts"
-import { readFromPostgres, readFromSqlite, scalar, standbyPostgres } from "./Databases.ts"
+import { numbersOf, scalar, standbyPostgres } from "./Databases.ts"
 import * as Server from "./Server.ts"
 
 const { away, healthy, unwritable } = Server
@@ -27,7 +27,7 @@ export const sqliteAt = (path: string) =>
     // A lock timeout in milliseconds, shorter than production's 5 s.
     const database = yield* openDatabase(path, { lockWait: 200 })
     const server = yield* startServer({}, Layer.scoped(Store, makeStore(database)))
-    return { server, sql: database.sql, path, readNumber: readFromSqlite(path) }
+    return { server, sql: database.sql, path, readNumber: numbersOf(sqlite, path) }
   })
 const onSqlite = Effect.flatMap(newPath, sqliteAt)
 
@@ -42,7 +42,7 @@ export const postgresAt = (url: string, change: Parameters<typeof openPostgres>[
 
 /** A server on a PostgreSQL, and how a row of the table ends it. */
 const onPostgres = (url: string, rest: Omit<Fault, "readNumber">, through = url) =>
-  Effect.map(postgresAt(through), (server) => ({ server, readNumber: readFromPostgres(url), ...rest }))
+  Effect.map(postgresAt(through), (server) => ({ server, readNumber: numbersOf(postgres, url), ...rest }))
 
 type Proxy = Effect.Effect.Success<ReturnType<typeof pgProxy>>
 

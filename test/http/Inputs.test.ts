@@ -21,7 +21,7 @@ import {
   steps,
   writeMessage
 } from "../world/Inputs.ts"
-import { RawConnection } from "../world/RawHttp.ts"
+import { openRaw } from "../world/RawHttp.ts"
 import { testWebhookSecret } from "../world/Settings.ts"
 import { it, sharing } from "../world/Test.ts"
 import {
@@ -116,7 +116,7 @@ describe("An input", () => {
     index += 1
     const draft = makeDraft(recipe, index, 1, world)
     const { isSyntax, message, outcome } = draft
-    const connection = await RawConnection.open(world.port)
+    const connection = await openRaw(world.port)
     world.upstreams.calls.length = 0
     const { answers, fault } = await connection.exchange({
       pieces: [writeMessage(message)],

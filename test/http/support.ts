@@ -33,7 +33,7 @@ import { Webhooks } from "../../src/services/usecases/Webhooks.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { type Around, aroundCalls } from "../world/Around.ts"
 import { makeHold } from "../world/FaultSwitches.ts"
-import { answer, makeFaults } from "../world/Faults.ts"
+import { answer } from "../world/Faults.ts"
 import { inMemory as withoutSockets, type SendFrom } from "../world/InMemory.ts"
 import * as SimulatedTables from "../world/SimulatedTables.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"
@@ -42,10 +42,8 @@ import { start } from "../world/UseCaseLayers.ts"
 import { until } from "../world/Waiting.ts"
 import { withoutDelivery } from "../world/World.ts"
 import { type Answer, json as jsonHeaders, post, requests as calls } from "../world/Driver.ts"
-import { answerOf, openPeer, RawConnection } from "../world/RawHttp.ts"
-import { machineTime } from "../world/Time.ts"
-import { makeUpstreams as inOneWorld, origins } from "../world/Upstreams.ts"
-import { testNow } from "../layers/upstream/Simulated.ts"
+import { answerOf, openPeer, openRaw } from "../world/RawHttp.ts"
+import { origins, testUpstreams } from "../world/Upstreams.ts"
 
 /** Run in a use case before it. One that returns a value replaces the use case. */
 type During = Record<string, Effect.Effect<unknown, Failure>>
@@ -107,15 +105,6 @@ const recorder = (lines: Array<LogLine>) =>
 class Inside extends Context.Tag("test/http/Inside")<Inside, Effect.Effect.Success<typeof insides>>() {}
 const insides = Effect.all({ drain: Drain, sessions: Sessions })
 
-/** The upstreams in memory, on the clock of the test. */
-const makeUpstreams = Effect.map(testNow, (now) => {
-  const faults = makeFaults()
-  const time = { ...machineTime, now }
-  const made = inOneWorld({ time, faults, observers: [], iamLimit: Number.POSITIVE_INFINITY })
-  const caller = { name: "the server", isAlive: () => true, kill: () => undefined }
-  return { ...made, ...faults, client: made.clientOf(caller) }
-})
-
 /** A refusal of IAM in place of its own answer. */
 export const refusal = (status: number, code: string, headers: Readonly<Record<string, string>> = {}) =>
   answer("before", status, { error: { code, message: code } }, headers)
@@ -136,7 +125,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
     const reached: Array<Reached> = []
     const lines: Array<LogLine> = []
     const during: During = { ...options.during }
-    const upstreams = yield* makeUpstreams
+    const upstreams = yield* testUpstreams
     const watch: Around<unknown, unknown> = (made, useCase, input) =>
       Effect.flatMap(RequestContext, (info) => {
         reached.push({ useCase, input, info })
@@ -214,7 +203,7 @@ export interface Backend extends Omit<Effect.Effect.Success<ReturnType<typeof ma
 /** Sends on a connection of its own. */
 const sendTo = (port: number, sent: Sent): Effect.Effect<Answer> =>
   Effect.acquireUseRelease(
-    Effect.promise(() => RawConnection.open(port)),
+    Effect.promise(() => openRaw(port)),
     (connection) =>
       Effect.promise(async () => {
         const pieces = [Buffer.from(textOf(sent))]

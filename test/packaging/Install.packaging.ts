@@ -1,12 +1,12 @@
 /** scripts/install.mjs on this clone, whose bundle is built first. */
 import { execFile } from "node:child_process"
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
-import { tmpdir } from "node:os"
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { afterAll, beforeAll, expect, it } from "vitest"
+import { expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import { root } from "../world/Fleet.ts"
+import { folderOfFile } from "../world/Folder.ts"
 
 const run = promisify(execFile)
 const install = (target: string) => run(process.execPath, ["scripts/install.mjs", target], { cwd: root })
@@ -15,11 +15,7 @@ const runs = async (target: string) => {
   expect(stdout.startsWith(`${version} (build `)).toBe(true)
 }
 
-let folder: string
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "music-install-"))
-})
-afterAll(() => rm(folder, { recursive: true, force: true }))
+const folder = folderOfFile()
 
 it("An installation is replaced as a whole; the one before stays, and an interrupted one is repaired", async () => {
   const target = join(folder, "music-backend")

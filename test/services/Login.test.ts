@@ -9,8 +9,7 @@ import { upstreamKey } from "../../src/services/combinators/Idempotency.ts"
 import type { TokenGrant } from "../../src/services/Iam.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
 import { isLive, login, logout } from "../world/Logins.ts"
-import { SimulatedIam } from "../world/SimulatedIam.ts"
-import { SimulatedTing } from "../world/SimulatedTing.ts"
+import { SimulatedIam, SimulatedTing } from "../world/SimulatedIam.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
 import {
   advanceClockDuring,

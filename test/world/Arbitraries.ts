@@ -1,34 +1,29 @@
 /** Repeatable random numbers of a simulation. What a suite searches by itself, it generates with fast-check (`effect/FastCheck`). */
 
-export interface Random {
-  /** From 0 up to, but not including, 1. */
-  readonly next: () => number
-  readonly below: (bound: number) => number
-  /** So many small letters and digits. */
-  readonly text: (length: number) => string
-  readonly shuffled: <A>(items: ReadonlyArray<A>) => ReadonlyArray<A>
-}
-
 const characters = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 /** The same seed yields the same numbers (mulberry32). */
-export const seeded = (seed: number): Random => {
+export const seeded = (seed: number) => {
   let state = seed >>> 0
-  const next = () => {
+  /** From 0 up to, but not including, 1. */
+  const next = (): number => {
     state = (state + 0x6d2b79f5) >>> 0
     let mixed = Math.imul(state ^ (state >>> 15), state | 1)
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
   }
-  const below = (bound: number) => Math.floor(next() * bound)
+  const below = (bound: number): number => Math.floor(next() * bound)
   return {
     next,
     below,
-    text: (length) => Array.from({ length }, () => characters.charAt(below(characters.length))).join(""),
-    shuffled: (items) =>
+    /** So many small letters and digits. */
+    text: (length: number): string =>
+      Array.from({ length }, () => characters.charAt(below(characters.length))).join(""),
+    shuffled: <A>(items: ReadonlyArray<A>): ReadonlyArray<A> =>
       items
         .map((item) => ({ item, rank: next() }))
         .sort((one, other) => one.rank - other.rank)
         .map(({ item }) => item)
   }
 }
+export type Random = ReturnType<typeof seeded>

@@ -7,16 +7,14 @@ import { type Answer, bodyOf, json, requests, type Sent } from "./Driver.ts"
 import type { PathName } from "./Faults.ts"
 import { seenAt } from "./InMemory.ts"
 import { rowsOf } from "./Oracle.ts"
-import { iamUrl } from "./SeededIam.ts"
+import { origins } from "./Upstreams.ts"
 import type { Instance, World } from "./World.ts"
 
 /** One caller of one call. */
 export interface Subject {
   readonly request: Sent
-  /** Words for what is left behind now; empty when nothing is. */
+  /** Words for what is left behind now, and how often; empty when nothing is. */
   readonly state: () => Promise<string>
-  /** What is wrong after a repetition that succeeded: it must have happened once. */
-  readonly problems: (answer: Answer) => Promise<ReadonlyArray<string>>
 }
 
 interface Preparation {
@@ -33,8 +31,6 @@ export interface Call {
   readonly prepare: (preparation: Preparation) => Subject
 }
 
-const nothing = () => Promise.resolve("")
-const noProblems = () => Promise.resolve<ReadonlyArray<string>>([])
 const numberOf = ({ database }: World, selected: string): number =>
   Number(rowsOf(database, `SELECT ${selected.replace(" FROM", " AS number FROM")}`)[0]?.number ?? 0)
 const keyOf = (name: string) => `matrix-key-${name.padStart(12, "0")}`
@@ -79,7 +75,7 @@ export const logInAtIam = ({ time, upstreams }: World, actor: string, plane: str
   prepared += 1
   const call = seenAt(time.now(), {
     method: "POST",
-    url: new URL("/api/v1/app-auth/tokens", iamUrl),
+    url: new URL("/api/v1/app-auth/tokens", origins.iam),
     headers: {
       authorization,
       ...(isTesting ? { "x-testing-application": authorization } : {}),
@@ -103,24 +99,8 @@ const grantsOf = ({ upstreams }: World, actor: string) =>
 const isGranted = (world: World, actor: string): boolean =>
   grantsOf(world, actor).some(({ active }) => active)
 
-/** The answer's pair is live, and belongs to the only family of the actor. */
-const pairProblems = (world: World, actor: string, answer: Answer, issued: number): ReadonlyArray<string> => {
-  const { accessTokens, refreshTokens } = world.upstreams.iam.controls.plane(production)
-  const body = bodyOf(answer)
-  const families = familiesOf(world, actor)
-  const access = accessTokens.get(String(body.access_token))
-  const refresh = refreshTokens.get(String(body.refresh_token))
-  const ofActor = [...refreshTokens.values()].filter(({ family }) => family.actor === actor).length
-  const lives = typeof body.expires_in === "number" && body.expires_in > 1_600 && body.expires_in <= 1_800
-  return [
-    ...(families.length === 1 ? [] : [`${families.length} sessions instead of one`]),
-    ...(families[0]?.status === "active" ? [] : [`the session is ${families[0]?.status}`]),
-    ...(access !== undefined && !access.revoked ? [] : ["the access token of the answer is not live"]),
-    ...(refresh !== undefined && !refresh.consumed ? [] : ["the refresh token of the answer is not live"]),
-    ...(ofActor === issued ? [] : [`${ofActor} refresh tokens were issued, not ${issued}`]),
-    ...(lives ? [] : [`expires_in is ${String(body.expires_in)}`])
-  ]
-}
+/** What happened more often than once. */
+const more = (count: number, what: string): string => (count > 1 ? `, ${count} ${what}` : "")
 
 const login = (given: Preparation): Subject => {
   const { name, world } = given
@@ -131,12 +111,10 @@ const login = (given: Preparation): Subject => {
     request: requests.login(slt, keyOf(name)),
     state: async () => {
       const isSpent = controls.plane(production).slts.get(slt)?.spent === true
-      return `${isSpent ? "spent" : "unspent"}${isGranted(world, actor) ? ", registered" : ""}`
-    },
-    problems: async (answer) => [
-      ...pairProblems(world, actor, answer, 1),
-      ...(grantsOf(world, actor).length > 1 ? ["more than one grant"] : [])
-    ]
+      const twice =
+        more(familiesOf(world, actor).length, "sessions") + more(grantsOf(world, actor).length, "grants")
+      return `${isSpent ? "spent" : "unspent"}${isGranted(world, actor) ? ", registered" : ""}${twice}`
+    }
   }
 }
 
@@ -150,8 +128,7 @@ const refresh = (given: Preparation): Subject => {
       const token = world.upstreams.iam.controls.plane(production).refreshTokens.get(pair.refresh)
       const status = token?.family.status ?? "gone"
       return `${token?.consumed === true ? "spent" : "unspent"}${status === "active" ? "" : `, ${status}`}`
-    },
-    problems: async (answer) => pairProblems(world, actor, answer, 2)
+    }
   }
 }
 
@@ -162,25 +139,7 @@ const logout = (given: Preparation): Subject => {
   const isEnded = () => familiesOf(world, actor).every(({ status }) => status === "revoked")
   return {
     request: requests.logout(pair.refresh, keyOf(name)),
-    state: async () => (isEnded() ? "ended" : "live"),
-    problems: async () => (isEnded() ? [] : ["the session has not ended"])
-  }
-}
-
-const me = (given: Preparation): Subject => ({
-  request: requests.me(logInAtIam(given.world, actorOf(given)).access),
-  state: nothing,
-  problems: noProblems
-})
-
-const meInTesting = (given: Preparation): Subject => {
-  const { environmentId, musicSecret } = given.world.upstreams.seeded.environment
-  const { access } = logInAtIam(given.world, actorOf(given, environmentId), environmentId)
-  return {
-    request: requests.me(access, musicSecret),
-    state: nothing,
-    problems: async (answer) =>
-      bodyOf(answer).testing_environment_id === environmentId ? [] : ["answered in another plane"]
+    state: async () => (isEnded() ? "ended" : "live")
   }
 }
 
@@ -194,13 +153,10 @@ const subscription = (given: Preparation): Subject => {
     state: async () => {
       const known = isKnown()
       const granted = isGranted(world, actor)
-      if (granted === known) return granted ? "registered" : ""
+      const twice = more(grantsOf(world, actor).length, "grants")
+      if (granted === known) return granted ? `registered${twice}` : ""
       return granted ? "registered, unrecorded" : "recorded, unregistered"
-    },
-    problems: async () => [
-      ...(isKnown() ? [] : ["the registration is not recorded"]),
-      ...(grantsOf(world, actor).filter(({ active }) => active).length === 1 ? [] : ["not exactly one grant"])
-    ]
+    }
   }
 }
 
@@ -224,12 +180,7 @@ const ting = ({ name, world }: Preparation): Subject => {
       .length
   return {
     request: requests.ting(access, `${sender}/${name}`, { cell: name }),
-    state: async () =>
-      delivered() === 0 ? "" : delivered() === 1 ? "delivered" : `delivered ${delivered()} times`,
-    problems: async (answer) => [
-      ...(delivered() === 1 ? [] : [`the ting was delivered ${delivered()} times`]),
-      ...(typeof bodyOf(answer).id === "string" ? [] : ["the answer has no id"])
-    ]
+    state: async () => (delivered() === 0 ? "" : `delivered${more(delivered(), "times")}`)
   }
 }
 
@@ -237,23 +188,24 @@ const message = (name: string) => `Playback stops after a seek, for the ${name}t
 
 const verifiedReport = (given: Preparation): Subject => {
   const { name, world } = given
-  const reporter = actorOf(given)
   // Those of other callers are counted, too.
   const stored = () => numberOf(world, "COUNT(*) FROM deliveries")
   return {
-    request: requests.report(message(name), keyOf(name), logInAtIam(world, reporter).access),
-    state: async () => (stored() === 0 ? "not stored" : stored() === 1 ? "stored" : "stored again"),
-    problems: async (answer) => [
-      ...(stored() === 1 ? [] : ["not stored exactly once"]),
-      ...(bodyOf(answer).reporter === reporter ? [] : ["the reporter is not named"])
-    ]
+    request: requests.report(message(name), keyOf(name), logInAtIam(world, actorOf(given)).access),
+    state: async () => (stored() === 0 ? "not stored" : `stored${more(stored(), "times")}`)
   }
 }
 
 /** A request of which nothing else is asked. */
 const plain =
   (request: (given: Preparation) => Sent) =>
-  (given: Preparation): Subject => ({ request: request(given), state: nothing, problems: noProblems })
+  (given: Preparation): Subject => ({ request: request(given), state: () => Promise.resolve("") })
+const me = plain((given) => requests.me(logInAtIam(given.world, actorOf(given)).access))
+const meInTesting = plain((given) => {
+  const { environmentId, musicSecret } = given.world.upstreams.seeded.environment
+  const { access } = logInAtIam(given.world, actorOf(given, environmentId), environmentId)
+  return requests.me(access, musicSecret)
+})
 const webhook = plain(({ world }) => {
   const { iam, seeded } = world.upstreams
   const id = seeded.production.organizations.acme

@@ -67,31 +67,7 @@ export const compileWith = (ajv: Ajv2020, change: (value: unknown) => unknown) =
 export const resolve = (schema: JsonSchema): JsonSchema =>
   schema.$ref === undefined ? schema : resolve(document.components.schemas[lastOf(schema.$ref)] ?? {})
 
-export interface Operation {
-  readonly id: string
-  readonly method: string
-  readonly path: string
-  /** Names of the request headers, in lower case. */
-  readonly parameters: ReadonlySet<string>
-  readonly bearer: "required" | "optional" | "none"
-  readonly body:
-    | {
-        readonly maxBytes: number
-        readonly required: boolean
-        readonly schema: JsonSchema
-      }
-    | undefined
-  /** By status: names of headers in lower case, and the schema of the body. */
-  readonly responses: ReadonlyMap<
-    number,
-    {
-      readonly headers: ReadonlySet<string>
-      readonly schema: JsonSchema | undefined
-    }
-  >
-}
-
-const bodyOf = ({ requestBody }: DocumentedOperation): Operation["body"] => {
+const bodyOf = ({ requestBody }: DocumentedOperation) => {
   const schema = requestBody?.content["application/json"]?.schema
   if (requestBody === undefined || schema === undefined) return undefined
   const { required, "x-max-bytes": maxBytes } = requestBody
@@ -111,15 +87,19 @@ export const parametersOf = ({ parameters }: DocumentedOperation): ReadonlyArray
   )
 
 /** Every call, as suites send it. */
-export const operations = documentedCalls.map((given): Operation => {
+export const operations = documentedCalls.map((given) => {
   const isFree = given.security.some((need) => Object.keys(need).length === 0)
+  const bearer: "required" | "optional" | "none" =
+    given.security.length === 0 ? "none" : isFree ? "optional" : "required"
   return {
     id: given.operationId,
     method: given.method,
     path: given.path,
+    bearer,
+    /** Names of the request headers, in lower case. */
     parameters: new Set(parametersOf(given).map(({ name }) => name.toLowerCase())),
-    bearer: given.security.length === 0 ? "none" : isFree ? "optional" : "required",
     body: bodyOf(given),
+    /** By status: names of headers in lower case, and the schema of the body. */
     responses: new Map(
       Object.entries(given.responses).map(([status, { content, headers }]) => {
         const schema = content?.["application/json"]?.schema
@@ -129,6 +109,8 @@ export const operations = documentedCalls.map((given): Operation => {
     )
   }
 })
+
+export type Operation = (typeof operations)[number]
 
 /** The documents of docs/api.md, which are no calls of the API. */
 export const documents: ReadonlyArray<string> = ["/openapi.json", "/docs"]

@@ -32,16 +32,8 @@ export const fieldsOf = (text: string): Readonly<Record<string, unknown>> => {
 
 export const bodyOf = ({ text }: Pick<Answer, "text">) => fieldsOf(text)
 
-export interface Refusal {
-  readonly code: string
-  readonly message: string
-  readonly hint: string
-  readonly retryable: boolean
-  readonly details: Readonly<Record<string, unknown>>
-}
-
 /** The envelope of an error; undefined of a success, and where the body is none. */
-export const refusalOf = (answer: Answer): Refusal | undefined => {
+export const refusalOf = (answer: Answer) => {
   const { error } = bodyOf(answer)
   if (isSuccess(answer) || !isRecord(error)) return undefined
   const { code, details, hint, message, retryable } = error

@@ -7,7 +7,6 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { fileURLToPath } from "node:url"
 import { createServer as createTlsServer, TLSSocket } from "node:tls"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
 
 /** For `NODE_EXTRA_CA_CERTS`. It is the authority, and the certificate of `localhost` and of every name below `music.test`. */
 export const authorityFile = fileURLToPath(new URL("certificates/authority.pem", import.meta.url))
@@ -74,15 +73,6 @@ export const refusingPostgres = listening(
   })
 )
 
-export interface Tunnels {
-  readonly port: number
-  /** The targets of the requests for a tunnel, in order. */
-  readonly targets: ReadonlyArray<string>
-  readonly credentials: ReadonlyArray<string | undefined>
-  /** Breaks every open tunnel. */
-  readonly cut: () => void
-}
-
 /**
  * Opens a tunnel to the port that `ports` has for the target; `refuse` refuses all of them instead, and `hang` never answers. A proxy
  * with a certificate is reached by `https`: it names `localhost`, or only the targets.
@@ -91,8 +81,9 @@ export const tunnelProxy = (
   ports: Readonly<Record<string, number>>,
   refuse?: number | "hang",
   certificate?: "localhost" | "targets"
-): Effect.Effect<Tunnels, never, Scope.Scope> =>
+) =>
   Effect.gen(function* () {
+    /** The targets of the requests for a tunnel, in order. */
     const targets: Array<string> = []
     const credentials: Array<string | undefined> = []
     const open = new Set<Socket>()
@@ -119,6 +110,7 @@ export const tunnelProxy = (
       port,
       targets,
       credentials,
+      /** Breaks every open tunnel. */
       cut: () => {
         for (const socket of open) socket.destroy()
       }

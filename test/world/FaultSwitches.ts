@@ -6,17 +6,12 @@ import type { Around } from "./Around.ts"
 /** `before`: the call has had no effect yet. `after`: it took effect and only the answer is missing. */
 type Moment = "before" | "after"
 
-export interface Held {
-  /** Completes when the call has arrived and is paused. */
-  readonly arrived: Effect.Effect<void>
-  readonly release: Effect.Effect<void>
-}
-
 /** A pause, and the test's control of it. */
 export const makeHold = Effect.gen(function* () {
   const arrived = yield* Deferred.make<void>()
   const released = yield* Deferred.make<void>()
-  const held: Held = {
+  const held = {
+    /** Completes when the call has arrived and is paused. */
     arrived: Deferred.await(arrived),
     release: Effect.asVoid(Deferred.succeed(released, undefined))
   }

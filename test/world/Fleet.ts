@@ -85,9 +85,9 @@ let bundles = process.env.TEST_BUNDLES
 
 /**
  * Bundles with the options of scripts/build.mjs into one CommonJS script beside its compiled code. The first caller of a run makes it,
- * and the others wait for it. `from` is the project of the entry.
+ * and the others wait for it. `from` is the project of the entry. The compiled code of a server is that of a start.
  */
-export const bundle = async (entry = main, from = root): Promise<string> => {
+export const bundle = async (entry = main, from = root, isServer = entry === main): Promise<string> => {
   bundles ??= scratch().path
   const folder = join(bundles, basename(entry, ".ts"))
   const [file, made] = [join(folder, "bundle.cjs"), join(folder, "made")]
@@ -98,7 +98,7 @@ export const bundle = async (entry = main, from = root): Promise<string> => {
     return file
   }
   writeFileSync(file, await makeBundle(entry, from))
-  if (entry === main) await warmUp(file, folder)
+  if (isServer) await warmUp(file, folder)
   writeFileSync(made, "")
   return file
 }
@@ -131,22 +131,14 @@ export const bundleBefore = async (): Promise<void> => {
   server = await bundle()
 }
 
-export interface Running {
-  readonly child: ChildProcess
-  readonly output: () => string
-  /** Resolves when the output matches; rejects when the process ends before. */
-  readonly says: (pattern: RegExp) => Promise<RegExpExecArray>
-  readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>
-}
-
 /** Starts a program; only what `environment` names is set, beside the path. With a channel it takes and sends messages. */
 export const start = (
   command: string,
   parameters: ReadonlyArray<string>,
   environment: Environment,
   { channel = false } = {}
-): Running => {
-  const child = spawn(command, parameters, {
+) => {
+  const child: ChildProcess = spawn(command, parameters, {
     cwd: root,
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
     stdio: ["ignore", "pipe", "pipe", ...(channel ? ["ipc" as const] : [])]
@@ -160,7 +152,11 @@ export const start = (
   child.stdout?.on("data", keep)
   child.stderr?.on("data", keep)
   // "close" comes after the last output, "exit" may come before it.
-  const ended = once(child, "close").then(([code, signal]) => ({ code, signal }))
+  const ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }> = once(
+    child,
+    "close"
+  ).then(([code, signal]) => ({ code, signal }))
+  /** Resolves when the output matches; rejects when the process ends before. */
   const says = (pattern: RegExp) =>
     new Promise<RegExpExecArray>((resolve, reject) => {
       const check = () => {
@@ -175,6 +171,7 @@ export const start = (
     })
   return { child, output: () => text, says, ended }
 }
+export type Running = ReturnType<typeof start>
 
 /** Starts a bundle with a channel; `flags` are Node's. */
 export const startBundle = (
@@ -225,18 +222,15 @@ export const freePort = async (): Promise<number> => {
   return (await isFree(port)) ? port : freePort()
 }
 
-export interface Simulators extends SimulatedUpstreams {
-  readonly close: () => Promise<void>
-}
-
 export const upstreams = startUpstreams(() => Date.now())
 
 /** The simulated upstreams in this process, without a scope. */
-export const startSimulators = async (): Promise<Simulators> => {
+export const startSimulators = async () => {
   const scope = await Effect.runPromise(Scope.make())
   const world = await Effect.runPromise(Scope.extend(upstreams, scope))
   return { ...world, close: () => Effect.runPromise(Scope.close(scope, Exit.void)) }
 }
+export type Simulators = Awaited<ReturnType<typeof startSimulators>>
 
 /** Every part of a server, on a port that the system chooses: tracker, and one table. */
 export const environmentOf = (world: SimulatedUpstreams): Environment => ({
@@ -255,22 +249,15 @@ export const startProcess = (environment: Environment, shell = "") =>
     start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, boot, server], environment)
   )
 
-export interface Served {
-  readonly world: SimulatedUpstreams
-  readonly base: string
-  readonly port: number
-  readonly server: Running
-}
-
 /** A server that listens, with a world of its own by default. */
 export const serve = (environment: Environment, given?: SimulatedUpstreams) =>
   Effect.gen(function* () {
     const world = given ?? (yield* upstreams)
     const running = yield* startProcess({ ...environmentOf(world), ...environment })
     const base = yield* Effect.promise(() => urlOf(running))
-    const served: Served = { world, base, port: Number(new URL(base).port), server: running }
-    return served
+    return { world, base, port: Number(new URL(base).port), server: running }
   })
+export type Served = Effect.Effect.Success<ReturnType<typeof serve>>
 
 /** The URL of the metrics of a server whose settings have an MUSIC_ADMIN_BIND. */
 export const metricsUrl = ({ server: { says } }: Pick<Served, "server">) =>

@@ -6,7 +6,7 @@ import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import { inject } from "light-my-request"
-import { encodeReply, type Now, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
+import { encodeReply, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { NotConnected } from "../../src/layers/upstream/Connections.ts"
 import type { Answer, Sent } from "./Driver.ts"
 
@@ -104,20 +104,6 @@ export const clientOf = (respond: (call: Outgoing) => Effect.Effect<Ending>): Ht
               : fail(systemError(ending.code))
         }
       }
-    )
-  })
-
-/** A client of one simulator, without faults and without waiting. */
-export const clientInMemory = (
-  now: Now,
-  handle: (call: Seen) => Reply | Promise<Reply>,
-  decorate: (call: Seen) => Headers
-): HttpClient.HttpClient =>
-  clientOf((call) => {
-    const seen = seenAt(now(), call)
-    return Effect.map(
-      Effect.promise(async () => handle(seen)),
-      (reply) => answered(reply, seen.at, decorate(seen))
     )
   })
 

@@ -123,6 +123,21 @@ export interface Input {
 export const outcomeOf = ({ outcome }: Input, facts: Facts, message: Message): Outcome =>
   typeof outcome === "function" ? outcome(facts, message) : outcome
 
+const input = (
+  name: string,
+  parts: ReadonlyArray<string>,
+  outcome: Input["outcome"],
+  changed: (message: Message, facts: Facts) => Partial<Message> | undefined
+): Input => ({
+  name,
+  parts,
+  outcome,
+  change: (message, facts) => {
+    const change = changed(message, facts)
+    return change === undefined ? undefined : { ...message, ...change }
+  }
+})
+
 const crlf = "\r\n"
 
 const chunks = (body: Buffer, extension: string): Buffer => {
@@ -161,8 +176,7 @@ export const writeMessage = (message: Message): Buffer => {
 export const valuesOf = ({ headers }: Pick<Message, "headers">, name: string): ReadonlyArray<string> =>
   headers.filter(([each]) => each.toLowerCase() === name).map(([, value]) => value)
 
-const withHeader = (message: Message, name: string, ...values: ReadonlyArray<string>): Message => ({
-  ...message,
+const withHeader = (message: Message, name: string, ...values: ReadonlyArray<string>) => ({
   headers: [
     ...message.headers.filter(([each]) => each.toLowerCase() !== name.toLowerCase()),
     ...values.map((value) => [name, value] as const)
@@ -344,32 +358,31 @@ const takes = (name: string, { present }: Documented, message: Message, { call }
 }
 
 const headerInputs: ReadonlyArray<Input> = Object.entries(documented).flatMap(([name, header]) => {
-  const input = (
+  const valued = (
     title: string,
     outcome: Input["outcome"],
     values: (message: Message, facts: Facts) => ReadonlyArray<string>,
     written = name
-  ): Input => ({
-    name: `${name}: ${title}`,
+  ) => {
     // Without a bearer the organisation is not read.
-    parts: name === "authorization" ? [name, ...(title === "left out" ? ["x-org-id"] : [])] : [name],
-    outcome,
-    change: (message, facts) =>
+    const more = name === "authorization" && title === "left out" ? ["x-org-id"] : []
+    return input(`${name}: ${title}`, [name, ...more], outcome, (message, facts) =>
       takes(name, header, message, facts)
         ? withHeader(message, written, ...values(message, facts))
         : undefined
-  })
+    )
+  }
   const own = (message: Message) => valuesOf(message, name).slice(0, 1)
   const given = (value: Value, facts: Facts) => (typeof value === "string" ? value : value(facts))
   return [
     ...(shapes[name] ?? []).map(([title, value, outcome]) =>
-      input(title, outcome, (_, facts) => [given(value, facts)])
+      valued(title, outcome, (_, facts) => [given(value, facts)])
     ),
-    input("left out", header.missing, () => []),
-    input("twice", header.twice, (message) => [...own(message), ...own(message), "x", "x"].slice(0, 2)),
-    input("and an empty one", header.twice, (message) => [...own(message), "", ""].slice(0, 2)),
-    input("name in another case", accepted, own, name.toUpperCase()),
-    input("spaces around", accepted, (message) => own(message).map((value) => ` \t ${value} \t `))
+    valued("left out", header.missing, () => []),
+    valued("twice", header.twice, (message) => [...own(message), ...own(message), "x", "x"].slice(0, 2)),
+    valued("and an empty one", header.twice, (message) => [...own(message), "", ""].slice(0, 2)),
+    valued("name in another case", accepted, own, name.toUpperCase()),
+    valued("spaces around", accepted, (message) => own(message).map((value) => ` \t ${value} \t `))
   ]
 })
 
@@ -393,43 +406,35 @@ const hostOutcome =
       ? accepted
       : refused("host", 400, "invalid_input", ["Host", "must be sent exactly once"])
 
-const adding = (message: Message, ...headers: Message["headers"]): Message => ({
-  ...message,
+const adding = (message: Message, ...headers: Message["headers"]) => ({
   headers: [...message.headers, ...headers]
 })
 
 const otherHeaders: ReadonlyArray<Input> = [
-  ...extraHeaders.map(([name, value]): Input => {
-    const change = (message: Message, facts: Facts) =>
+  ...extraHeaders.map(([name, value]) =>
+    input(`${name}: ${value}`, ["extra"], accepted, (message, facts) =>
       adding(message, [name, value.replace("$word", word(facts))])
-    return { name: `${name}: ${value}`, parts: ["extra"], outcome: accepted, change }
-  }),
-  ...[[], ["a.example", "evil.example"], [""], ["evil.example"]].map((hosts): Input => {
-    const change = (message: Message) => withHeader(message, "Host", ...hosts)
-    return {
-      name: `Host: ${JSON.stringify(hosts)}`,
-      parts: ["host"],
-      outcome: hostOutcome(hosts.length),
-      change
-    }
-  }),
-  {
-    name: "900 headers",
-    parts: ["size of the head"],
-    outcome: accepted,
-    change: (message) => adding(message, ...Array.from({ length: 900 }, (_, at) => [`X-${at}`, "v"] as const))
-  },
-  ...[12_000, 16_384, 200_000].map(
-    (size): Input => ({
-      name: `a header of ${size} bytes`,
+    )
+  ),
+  ...[[], ["a.example", "evil.example"], [""], ["evil.example"]].map((hosts) =>
+    input(`Host: ${JSON.stringify(hosts)}`, ["host"], hostOutcome(hosts.length), (message) =>
+      withHeader(message, "Host", ...hosts)
+    )
+  ),
+  input("900 headers", ["size of the head"], accepted, (message) =>
+    adding(message, ...Array.from({ length: 900 }, (_, at) => [`X-${at}`, "v"] as const))
+  ),
+  ...[12_000, 16_384, 200_000].map((size) =>
+    input(
+      `a header of ${size} bytes`,
       // The answer of the transport to HEAD has a body.
-      parts: ["size of the head", "line"],
-      outcome: size < 16_384 ? accepted : refused("transport", 431, "invalid_input"),
-      change: (message, facts) => ({
+      ["size of the head", "line"],
+      size < 16_384 ? accepted : refused("transport", 431, "invalid_input"),
+      (message, facts) => ({
         ...adding(message, ["X-Long", word(facts) + "v".repeat(size)]),
         last: true
       })
-    })
+    )
   )
 ]
 
@@ -451,16 +456,8 @@ const paths: ReadonlyArray<readonly [string, (path: string, word: string) => str
 const line = (
   name: string,
   outcome: Input["outcome"],
-  change: (message: Message, facts: Facts) => Partial<Message> | undefined
-): Input => ({
-  name,
-  parts: ["line"],
-  outcome,
-  change: (message, facts) => {
-    const changed = change(message, facts)
-    return changed === undefined ? undefined : { ...message, ...changed }
-  }
-})
+  changed: (message: Message, facts: Facts) => Partial<Message> | undefined
+) => input(name, ["line"], outcome, changed)
 
 const refusedMethod = refused("method", 405, "method_not_allowed")
 
@@ -524,17 +521,13 @@ const bytesOf = (...values: ReadonlyArray<number>) => Buffer.from(values)
 const text = (
   name: string,
   outcome: Input["outcome"],
-  change: (body: Buffer, facts: Facts) => Buffer | undefined
-): Input => ({
-  name: `body: ${name}`,
-  parts: ["text"],
-  outcome,
-  change: (message, facts) => {
-    const body =
-      message.body === undefined || facts.call?.body === undefined ? undefined : change(message.body, facts)
-    return body === undefined ? undefined : { ...message, body }
-  }
-})
+  changed: (body: Buffer, facts: Facts) => Buffer | undefined,
+  parts = ["text"]
+) =>
+  input(`body: ${name}`, parts, outcome, ({ body: given }, facts) => {
+    const body = given === undefined || facts.call?.body === undefined ? undefined : changed(given, facts)
+    return body === undefined ? undefined : { body }
+  })
 
 const withText = ["reports.submit", "tings.send", "telemetry.accept", "webhooks.receive"]
 
@@ -550,12 +543,11 @@ const inText = (outcome: Outcome, bytes: Buffer | string): Input =>
     }
   )
 
-const another = (value: Value, outcome: Input["outcome"]): Input => ({
-  ...text(typeof value === "string" ? value.slice(0, 40) : "a word", outcome, (_, facts) =>
-    Buffer.from(typeof value === "string" ? value : value(facts))
-  ),
-  parts: ["text", "value"]
-})
+const another = (value: Value, outcome: Input["outcome"]) => {
+  const made = (facts: Facts) => (typeof value === "string" ? value : value(facts))
+  const name = typeof value === "string" ? value.slice(0, 40) : "a word"
+  return text(name, outcome, (_, facts) => Buffer.from(made(facts)), ["text", "value"])
+}
 
 export const bodyInputs: ReadonlyArray<Input> = [
   text("a byte order mark", badJson, (body) => Buffer.concat([bytesOf(0xef, 0xbb, 0xbf), body])),
@@ -589,15 +581,11 @@ export const bodyInputs: ReadonlyArray<Input> = [
   ...['{"a":[1e309]}', "-1e400", "9".repeat(400)].map((value) =>
     another(value, jsonThat("holds a number that is too large"))
   ),
-  {
-    name: "body: gzip",
-    parts: ["text", "content-encoding"],
-    outcome: badType,
-    change: (message, { call }) =>
-      message.body === undefined || call?.body === undefined
-        ? undefined
-        : { ...withHeader(message, "Content-Encoding", "gzip"), body: gzipSync(message.body) }
-  },
+  input("body: gzip", ["text", "content-encoding"], badType, (message, { call }) =>
+    message.body === undefined || call?.body === undefined
+      ? undefined
+      : { ...withHeader(message, "Content-Encoding", "gzip"), body: gzipSync(message.body) }
+  ),
   text("gzip without its name", badUtf8, (body) => gzipSync(body)),
   ...["\\ud800", "\\udc00\\ud800"].map((escape) => inText(surrogate, escape)),
   // A surrogate, an overlong form, a cut character.
@@ -616,18 +604,14 @@ export const bodyInputs: ReadonlyArray<Input> = [
 const frame = (
   name: string,
   outcome: Outcome,
-  change: (message: Message, body: Buffer, facts: Facts) => Partial<Message>
-): Input => ({
-  name,
-  parts: ["line", "framing", "size of the head", "host", "extra"],
-  outcome,
-  change: (message, facts) => {
+  changed: (message: Message, body: Buffer, facts: Facts) => Partial<Message>
+) =>
+  input(name, ["line", "framing", "size of the head", "host", "extra"], outcome, (message, facts) => {
     const { body, framing, method } = message
     if (body === undefined || body.length === 0 || framing.kind !== "length" || method === "HEAD")
       return undefined
-    return { ...message, last: true, ...change(message, body, facts) }
-  }
-})
+    return { last: true, ...changed(message, body, facts) }
+  })
 
 const perhaps = open("transport")
 /** What could be refused before the body is read. */
@@ -688,11 +672,11 @@ export const frameInputs: ReadonlyArray<Input> = [
       return raw(lines.replaceAll("$length", `${bytes.length}`).split(crlf), Buffer.concat([bytes, hidden]))
     })
   ),
-  ...["g", "-5", "", "ffffffffffffffffff", "5 "].map((size): Input => {
-    const change = (_: Message, body: Buffer) =>
+  ...["g", "-5", "", "ffffffffffffffffff", "5 "].map((size) => {
+    const framed = frame(`a chunk of the size ${JSON.stringify(size)}`, malformedHead, (_, body) =>
       raw(chunkedLine, Buffer.concat([oneChunk(body, size), hidden]))
-    const input = frame(`a chunk of the size ${JSON.stringify(size)}`, malformedHead, change)
-    return { ...input, parts: [...input.parts, ...beforeBody] }
+    )
+    return { ...framed, parts: [...framed.parts, ...beforeBody] }
   }),
   ...badLines.map((given) =>
     frame(`the line ${JSON.stringify(given)}`, malformedHead, (message, _, facts) => ({

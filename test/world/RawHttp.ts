@@ -1,6 +1,5 @@
 /** HTTP/1.1 by bytes: a strict parser of answers (RFC 9112; every deviation is a fault of the server), and a connection that sends anything. */
-import { once } from "node:events"
-import { connect, type Socket } from "node:net"
+import { connect } from "node:net"
 import * as Effect from "effect/Effect"
 import type { Answer } from "./Driver.ts"
 
@@ -62,15 +61,9 @@ const parseAnswer = (received: Buffer, method = "GET"): Parsed => {
 }
 
 /** Every complete answer of the bytes. */
-export const parseAnswers = (received: Buffer): ReadonlyArray<RawAnswer> => {
+const parseAnswers = (received: Buffer): ReadonlyArray<RawAnswer> => {
   const parsed = parseAnswer(received)
   return parsed.kind === "answer" ? [parsed.answer, ...parseAnswers(parsed.rest)] : []
-}
-
-interface Exchanged {
-  readonly answers: ReadonlyArray<RawAnswer>
-  /** What broke the rules of HTTP, or `hang`. */
-  readonly fault: string | undefined
 }
 
 interface Exchange {
@@ -93,48 +86,35 @@ const longPatience = 130
 /** Milliseconds before the end is sent after a request that perhaps is complete: its answer is then seen, too. */
 const beforeEnd = 50
 
-/** One connection of a client that reads strictly and waits for the answers to what it sent. */
-export class RawConnection {
-  private readonly socket: Socket
-  private received: Buffer = Buffer.alloc(0)
-  private ended = false
-  private wake: () => void = () => {}
-
-  private constructor(socket: Socket) {
-    this.socket = socket
-    const end = () => {
-      this.ended = true
-      this.wake()
-    }
-    socket
-      .on("data", (bytes) => {
-        this.received = this.received.length === 0 ? bytes : Buffer.concat([this.received, bytes])
-        this.wake()
-      })
-      .on("end", end)
-      .on("close", end)
-      // A reset after the answer is an end like another.
-      .on("error", end)
+/** A connection of a client that reads strictly, keeps what it receives and sends any bytes. Without `isReading` it takes nothing. */
+export const connectRaw = (
+  port: number,
+  { allowHalfOpen = true, from = "127.0.0.1", isReading = true } = {}
+) => {
+  // `from`: a loopback address of the client's own.
+  const socket = connect({ port, host: "127.0.0.1", localAddress: from, allowHalfOpen, noDelay: true })
+  let received: Buffer = Buffer.alloc(0)
+  let isOver = false
+  let wake = () => {}
+  const end = () => {
+    isOver = true
+    wake()
   }
-
-  /** `from`: a loopback address of the client's own. */
-  static async open(port: number, from = "127.0.0.1"): Promise<RawConnection> {
-    const address = { port, host: "127.0.0.1", localAddress: from }
-    const socket = connect({ ...address, allowHalfOpen: true, noDelay: true })
-    await once(socket, "connect")
-    return new RawConnection(socket)
-  }
-
-  get isOpen(): boolean {
-    return !this.ended && !this.socket.destroyed
-  }
+  // A reset after the answer is an end like another.
+  socket.on("end", end).on("close", end).on("error", end)
+  if (isReading)
+    socket.on("data", (bytes) => {
+      received = received.length === 0 ? bytes : Buffer.concat([received, bytes])
+      wake()
+    })
 
   /** Sends the pieces, and reads until each of the methods has its answer or the server ends the connection. */
-  async exchange(given: Exchange): Promise<Exchanged> {
+  const exchange = async (given: Exchange) => {
     const { halfClose = false, last = false, methods, pieces, unfinished = false } = given
     const answers: Array<RawAnswer> = []
-    if (this.received.length > 0) return { answers, fault: "bytes without a request" }
+    /** What broke the rules of HTTP, or `hang`. */
     let fault: string | undefined
+    if (received.length > 0) return { answers, fault: "bytes without a request" }
     let hangs = false
     // Ticks are counted and not the time, so that a machine that is suspended has no hanging requests.
     let waited = 0
@@ -142,29 +122,28 @@ export class RawConnection {
       waited += 1
       if (waited < (!unfinished && answers.length < methods.length ? patience : longPatience)) return
       hangs = true
-      this.wake()
+      wake()
     }, 1_000)
     for (const piece of pieces) {
-      if (this.socket.writable) this.socket.write(piece)
+      if (socket.writable) socket.write(piece)
       if (pieces.length > 1) await new Promise(setImmediate)
     }
-    const finish = halfClose ? setTimeout(() => this.socket.end(), beforeEnd) : undefined
+    const finish = halfClose ? setTimeout(() => socket.end(), beforeEnd) : undefined
     for (;;) {
-      const ended = this.ended
-      const parsed = parseAnswer(this.received, methods[answers.length])
+      const parsed = parseAnswer(received, methods[answers.length])
       if (parsed.kind === "answer") {
         answers.push(parsed.answer)
         waited = 0
-        this.received = parsed.rest
+        received = parsed.rest
         continue
       }
       if (parsed.kind === "broken") fault = `the answer has ${parsed.reason}`
       else if (hangs) fault = "hang"
-      else if (!ended && (last || answers.length < methods.length)) {
+      else if (!isOver && (last || answers.length < methods.length)) {
         // The answers are there; the client has no more to send.
-        if (last && answers.length >= methods.length) this.socket.end()
+        if (last && answers.length >= methods.length) socket.end()
         await new Promise<void>((resolve) => {
-          this.wake = resolve
+          wake = resolve
         })
         continue
       }
@@ -172,13 +151,30 @@ export class RawConnection {
     }
     clearInterval(timer)
     clearTimeout(finish)
-    if (fault === undefined && this.received.length > 0) fault = "bytes after the answers"
+    if (fault === undefined && received.length > 0) fault = "bytes after the answers"
     return { answers, fault }
   }
 
-  close(): void {
-    this.socket.destroy()
+  return {
+    socket,
+    exchange,
+    text: () => received.toString(),
+    answers: () => parseAnswers(received),
+    answer: () => answerOf(parseAnswers(received)[0]),
+    answered: () => received.includes("\r\n\r\n"),
+    closed: () => isOver || socket.destroyed,
+    write: (more: string) => socket.write(more),
+    close: () => socket.destroy()
   }
+}
+
+export type RawConnection = ReturnType<typeof connectRaw>
+
+/** The same once it is connected, or has failed. */
+export const openRaw = async (...given: Parameters<typeof connectRaw>): Promise<RawConnection> => {
+  const connection = connectRaw(...given)
+  await new Promise((resolve) => connection.socket.once("connect", resolve).once("close", resolve))
+  return connection
 }
 
 /** The answer as tests read it; an error that says `fault` when there is none. */
@@ -187,29 +183,13 @@ export const answerOf = (answer: RawAnswer | undefined, fault = "no answer"): An
   return { status: answer.status, headers: Object.fromEntries(answer.headers), text: answer.body.toString() }
 }
 
-/** A connection for bytes of the test's choice, which keeps what it receives. */
+/** A connection for bytes of the test's choice. */
 export const openPeer = (port: number, text: string | Uint8Array, allowHalfOpen = true) =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const received = { text: "", closed: false }
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen })
-      socket.write(text)
-      socket.on("data", (part) => {
-        received.text += part.toString()
-      })
-      socket.on("error", () => {})
-      for (const end of ["end", "close"])
-        socket.on(end, () => {
-          received.closed = true
-        })
-      return {
-        socket,
-        text: () => received.text,
-        answer: () => answerOf(parseAnswers(Buffer.from(received.text))[0]),
-        answered: () => received.text.includes("\r\n\r\n"),
-        closed: () => received.closed,
-        write: (more: string) => socket.write(more)
-      }
+      const peer = connectRaw(port, { allowHalfOpen })
+      peer.socket.write(text)
+      return peer
     }),
-    ({ socket }) => Effect.sync(() => socket.destroy())
+    ({ close }) => Effect.sync(close)
   )

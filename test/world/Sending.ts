@@ -4,8 +4,7 @@ import type { TingRequest } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { Store } from "../../src/services/Store.ts"
 import type { PreparedCall } from "../../src/services/Ting.ts"
-import { SimulatedIam } from "./SimulatedIam.ts"
-import { SimulatedTing } from "./SimulatedTing.ts"
+import { SimulatedIam, SimulatedTing } from "./SimulatedIam.ts"
 import { inRequest, signedIn } from "./UseCaseLayers.ts"
 
 export const fired: TingRequest = {

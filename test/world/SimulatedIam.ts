@@ -1,6 +1,6 @@
 /**
- * The port `Iam` as the real client over the simulated IAM, in memory and on the clock of the test. `SimulatedIam` is the
- * test's control: people, environments, short-lived tokens, and the switches of the port.
+ * The ports `Iam` and `Ting` as the real clients over the simulated systems, in memory and on the clock of the test. `SimulatedIam` and
+ * `SimulatedTing` are the test's control: people, environments, short-lived tokens, grants, and the switches of the ports.
  */
 import { HttpClient } from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
@@ -10,6 +10,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
+import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
 import {
   Iam,
   type IamService,
@@ -19,13 +20,13 @@ import {
 } from "../../src/services/Iam.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
+import { Ting } from "../../src/services/Ting.ts"
 import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { aroundCalls } from "./Around.ts"
-import { testNow } from "../layers/upstream/Simulated.ts"
-import { clientInMemory } from "./InMemory.ts"
-import { makeIamAndTing, testingPlaneOf } from "./SeededIam.ts"
+import { testingPlaneOf } from "./SeededIam.ts"
 import { testWebhookSecret } from "./Settings.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"
+import { origins, testUpstreams } from "./Upstreams.ts"
 
 export type IamMethod = Exclude<keyof IamService, "verifyWebhook">
 
@@ -43,28 +44,37 @@ interface DeliveryOptions<Environment> {
   readonly rewrite?: (text: string) => string
 }
 
+interface Recipient {
+  /** Default `production`. */
+  readonly plane?: string
+  readonly organisation: string
+  readonly publicId: string
+}
+
 const make = Effect.gen(function* () {
-  const now = yield* testNow
-  const clocks = { iam: now, ting: now }
-  const { iam: simulator, registerTypes, ting } = makeIamAndTing(clocks, Number.POSITIVE_INFINITY)
-  const { controls, decorate, handle } = simulator
-  const transport = Layer.succeed(HttpClient, clientInMemory(now, handle, decorate))
+  const upstreams = yield* testUpstreams
+  const { controls } = upstreams.iam
   const settings = yield* Settings
-  // The budget has its own tests; here it never refuses.
-  const withoutBudget = Layer.succeed(Settings, {
+  const own = Layer.succeed(Settings, {
     ...settings,
-    iam: { ...settings.iam, callsPerMinute: 1_000_000 }
+    // The budget has its own tests; here it never refuses.
+    iam: { ...settings.iam, url: origins.iam, callsPerMinute: 1_000_000 },
+    ting: { ...settings.ting, url: origins.ting }
   })
-  const store = Layer.succeed(Store, yield* Store)
-  const built = yield* Layer.build(Layer.provide(HttpIam, Layer.mergeAll(transport, withoutBudget, store)))
-  const iam = Context.get(built, Iam)
+  const below = Layer.mergeAll(
+    Layer.succeed(HttpClient, upstreams.client),
+    Layer.succeed(Store, yield* Store),
+    own
+  )
+  const ports = yield* Layer.build(Layer.provide(Layer.merge(HttpIam, HttpTing), below))
+  const iam = Context.get(ports, Iam)
 
   const { around, ...switches } = makeFaultSwitches<IamMethod, UpstreamFailure>()
   const seen = <M extends IamMethod>(method: M) => switches.seen<Parameters<IamService[M]>>(method)
   let change = (introspection: Introspection): Introspection => introspection
   let changeGrant = (grant: TokenGrant): TokenGrant => grant
   const watched = aroundCalls(iam, around)
-  const port: IamService = {
+  const iamPort: IamService = {
     ...watched,
     exchange: (...call) => Effect.map(watched.exchange(...call), (grant) => changeGrant(grant)),
     refresh: (...call) => Effect.map(watched.refresh(...call), (grant) => changeGrant(grant)),
@@ -97,7 +107,7 @@ const make = Effect.gen(function* () {
   /** Makes a testing environment with a secret for this application. */
   const makeEnvironment = (name: string) => {
     const environment = seedEnvironment(controls, name)
-    registerTypes(environment.environmentId)
+    upstreams.addPlane(environment.environmentId)
     const plane = testingPlaneOf(environment)
     const { environmentId, rootKey } = environment
     return { plane, secret: plane.secret, rootKey, state: planeState(environmentId) }
@@ -151,18 +161,40 @@ const make = Effect.gen(function* () {
       Effect.map(seen(method), (all) => all.map(([, , key]) => key)),
     /** Values of the tokens in revocation requests. */
     revoked: Effect.map(seen("revoke"), (all) => all.map(([, token]) => Redacted.value(token))),
-    delivery,
-    /** The simulated Ting, which verifies proofs with this IAM. */
-    ting
+    delivery
   }
-  return { port, simulated }
+
+  const { around: aroundTing, ...ofTing } = makeFaultSwitches<"register" | "send", UpstreamFailure>()
+  const grants = upstreams.ting.controls
+  const simulatedTing = {
+    ...ofTing,
+    /** The recipient withdraws the grant; registering again gives it back. */
+    revokeGrant: ({ organisation: org, plane = production, publicId }: Recipient) =>
+      Effect.sync(() => grants.revokeGrant({ plane, org, app_id: "music", for: publicId })),
+    isRegistered: ({ organisation, plane = production, publicId }: Recipient) =>
+      Effect.sync(() =>
+        grants
+          .grants(plane)
+          .some((grant) => grant.active && grant.org === organisation && grant.for === publicId)
+      )
+  }
+  return { iamPort, tingPort: aroundCalls(Context.get(ports, Ting), aroundTing), simulated, simulatedTing }
 })
+type Made = Effect.Effect.Success<typeof make>
 
-export type SimulatedIamService = Effect.Effect.Success<typeof make>["simulated"]
+export type SimulatedIamService = Made["simulated"]
 export class SimulatedIam extends Context.Tag("test/SimulatedIam")<SimulatedIam, SimulatedIamService>() {}
+export class SimulatedTing extends Context.Tag("test/SimulatedTing")<
+  SimulatedTing,
+  Made["simulatedTing"]
+>() {}
 
-export const layer: Layer.Layer<Iam | SimulatedIam, never, Settings | Store> = Layer.scopedContext(
-  Effect.map(make, ({ port, simulated }) =>
-    Context.make(Iam, port).pipe(Context.add(SimulatedIam, simulated))
+export const layer = Layer.scopedContext(
+  Effect.map(make, ({ iamPort, simulated, simulatedTing, tingPort }) =>
+    Context.make(Iam, iamPort).pipe(
+      Context.add(Ting, tingPort),
+      Context.add(SimulatedIam, simulated),
+      Context.add(SimulatedTing, simulatedTing)
+    )
   )
 )

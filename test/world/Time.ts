@@ -14,27 +14,6 @@ const quietTurns = 2
 /** The same while immediates of the platform are pending. */
 const mostQuietTurns = 50
 
-export interface SimulatedTime {
-  readonly clock: Clock.Clock
-  /** Since the epoch. */
-  readonly now: () => number
-  /** Since the start. */
-  readonly elapsed: () => number
-  /** Calls `run` later, unless the returned function is called before. */
-  readonly after: (milliseconds: number, run: () => void) => () => void
-  readonly sleep: (milliseconds: number) => Promise<void>
-  /** Moves the clock at once; timers that are due run late, as after a suspension. */
-  readonly jump: (milliseconds: number) => void
-  /** Something began or ended that the platform continues: time waits for what follows. */
-  readonly touch: () => void
-  /** Time does not move until the promise ends: it waits for the platform, as the start of a server does. */
-  readonly hold: <A>(promise: Promise<A>) => Promise<A>
-  /** Runs the simulation until the promise ends. Rejects when all wait and no timer is left. */
-  readonly complete: <A>(promise: Promise<A>) => Promise<A>
-  /** Runs all that is due until then, counted from the start. */
-  readonly runUntil: (elapsed: number) => Promise<void>
-}
-
 /** Yields without a timer of the platform. */
 export const scheduler = new MixedScheduler(Number.MAX_SAFE_INTEGER)
 
@@ -85,18 +64,20 @@ export const makeSteppedClock = Effect.clockWith((below) =>
   })
 )
 
-export const makeSimulatedTime = (startAt: number): SimulatedTime => {
+export const makeSimulatedTime = (startAt: number) => {
   let timers = Tree.empty<TimerKey, () => void>(byTime)
   let at = startAt
   let order = 0
   let events = 0
   let held = 0
 
+  /** Something began or ended that the platform continues: time waits for what follows. */
   const touch = (): void => {
     events += 1
   }
 
-  const after: SimulatedTime["after"] = (milliseconds, run) => {
+  /** Calls `run` later, unless the returned function is called before. */
+  const after = (milliseconds: number, run: () => void) => {
     touch()
     order += 1
     const key: TimerKey = { at: at + Math.max(0, milliseconds), order }
@@ -141,15 +122,19 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
 
   return {
     clock,
+    /** Since the epoch. */
     now,
+    /** Since the start. */
     elapsed: () => now() - startAt,
     after,
-    sleep: (milliseconds) => new Promise((resolve) => after(milliseconds, resolve)),
-    jump: (milliseconds) => {
+    sleep: (milliseconds: number) => new Promise<void>((resolve) => void after(milliseconds, resolve)),
+    /** Moves the clock at once; timers that are due run late, as after a suspension. */
+    jump: (milliseconds: number): void => {
       at += milliseconds
     },
     touch,
-    hold: async (promise) => {
+    /** Time does not move until the promise ends: it waits for the platform, as the start of a server does. */
+    hold: async <A>(promise: Promise<A>): Promise<A> => {
       held += 1
       try {
         return await promise
@@ -158,7 +143,8 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
         touch()
       }
     },
-    complete: async (promise) => {
+    /** Runs the simulation until the promise ends. Rejects when all wait and no timer is left. */
+    complete: async <A>(promise: Promise<A>): Promise<A> => {
       let done = false
       const ended = promise.finally(() => {
         done = true
@@ -172,7 +158,8 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
         if (!runNext(Number.POSITIVE_INFINITY)) throw new Error("all wait for ever")
       }
     },
-    runUntil: async (elapsed) => {
+    /** Runs all that is due until then, counted from the start. */
+    runUntil: async (elapsed: number): Promise<void> => {
       const end = startAt + elapsed
       do await settle(() => false)
       while (runNext(end))
@@ -180,6 +167,8 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
     }
   }
 }
+
+export type SimulatedTime = ReturnType<typeof makeSimulatedTime>
 
 const wait = (milliseconds: number) => new Promise<void>((resolve) => void setTimeout(resolve, milliseconds))
 

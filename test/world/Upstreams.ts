@@ -4,23 +4,29 @@
  */
 import type { HttpClient } from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
-import { production } from "../../sandbox/upstreams/Iam.ts"
-import type { Handle, Reply, Seen } from "../../sandbox/upstreams/Simulator.ts"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
+import { encodeReply, type Handle, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"
+import { makeTing } from "../../sandbox/upstreams/Ting.ts"
 import { makeTracker } from "../../sandbox/upstreams/Tracker.ts"
-import { iamUrl, makeIamAndTing } from "./SeededIam.ts"
-import type { SimulatedTime } from "./Time.ts"
-import { type Fault, type Faults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
+import type { TableName } from "../../src/schema/Telemetry.ts"
+import { testNow } from "../layers/upstream/Simulated.ts"
+import { type Fault, type Faults, makeFaults, type PathName, pathOf, type UpstreamName } from "./Faults.ts"
 import { answered, clientOf, type Ending, seenAt } from "./InMemory.ts"
+import { seedTestIam } from "./SeededIam.ts"
+import { machineTime, type SimulatedTime } from "./Time.ts"
 
 export const origins: Readonly<Record<UpstreamName, string>> = {
-  iam: iamUrl,
+  iam: "https://iam.test",
   ting: "https://ting.test",
   tables: "https://tables.test",
   tracker: "https://tracker.test"
 }
 export const repository = "harbor/music"
-export const trackerToken = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const trackerToken = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 
 /** The server process that makes a call. */
 export interface Caller {
@@ -73,16 +79,47 @@ interface UpstreamsOptions {
 }
 
 export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: UpstreamsOptions) => {
-  const { iam, seeded, ting } = makeIamAndTing({ iam: time.now, ting: time.now }, iamLimit)
+  const { now } = time
+  const iam = makeIam({ now, ...(iamLimit === undefined ? {} : { rateLimit: iamLimit }) })
+  const seeded = seedTestIam(iam.controls)
+  const ting = makeTing({
+    now,
+    iamUrl: origins.iam,
+    appSecret: seeded.production.tingSecret,
+    // Ting's own calls to IAM are neither late nor lost: their faults are those of Ting.
+    fetch: (url, init) => {
+      const reply = iam.handle(
+        seenAt(now(), {
+          url: new URL(String(url)),
+          method: init?.method === "GET" ? "GET" : "POST",
+          headers: Object.fromEntries(new Headers(init?.headers)),
+          body: typeof init?.body === "string" ? init.body : undefined
+        })
+      )
+      return Promise.resolve(new Response(encodeReply(reply, {}).body.toString(), { status: reply.status }))
+    }
+  })
   /** The planes of IAM and Ting. */
-  const planes = [production, seeded.environment.environmentId]
-  const tables = makeTables({ now: time.now })
+  const planes: Array<string> = []
+  const addPlane = (plane: string) => {
+    planes.push(plane)
+    for (const type of tingTypes) ting.controls.registerType(plane, type)
+  }
+  for (const plane of [production, seeded.environment.environmentId]) addPlane(plane)
+  const tables = makeTables({ now })
   const tableKeys = new Map<string, string>()
   const tracker = makeTracker({
-    now: time.now,
+    now,
     repositories: [repository],
     tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
   })
+
+  /** Made at its first use. */
+  const tableKey = (name: string): string => {
+    const key = tableKeys.get(name) ?? tables.createTable(name)
+    tableKeys.set(name, key)
+    return key
+  }
 
   const none = () => ({})
   const simulators: Readonly<
@@ -95,7 +132,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
   const calls: Array<UpstreamCall> = []
 
   const encode = ({ seen, upstream }: UpstreamCall, reply: Reply): Ending =>
-    answered(reply, time.now(), simulators[upstream].decorate(seen))
+    answered(reply, now(), simulators[upstream].decorate(seen))
 
   /** Runs at once without a pause, so that a call in no time takes no turn of the simulation. */
   const pause = (milliseconds: number, run: () => void): void => {
@@ -117,7 +154,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
       upstream,
       path: pathOf(upstream, seen.method, seen.path),
       plane: planeOf(seen.headers.get("x-testing-application")?.[0]),
-      at: time.now(),
+      at: now(),
       seen,
       form: new URLSearchParams(upstream === "iam" ? seen.body.toString() : ""),
       fault: undefined,
@@ -156,7 +193,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
           reply(fault.reply, undefined)
           break
         case "alter":
-          if (own !== undefined) reply(fault.alter(own, time.now()), undefined)
+          if (own !== undefined) reply(fault.alter(own, now()), undefined)
           break
         default:
           if (own !== undefined) reply(own, own)
@@ -179,7 +216,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     pause(latency?.() ?? 0, isBefore ? () => answer(undefined) : execute)
     return () => {
       // At its deadline the service has an outcome. A call that it leaves before has none.
-      if (time.now() - call.at >= patience[upstream] * 1_000) conclude(0, undefined, () => undefined)
+      if (now() - call.at >= patience[upstream] * 1_000) conclude(0, undefined, () => undefined)
       over = true
     }
   }
@@ -190,7 +227,7 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
       Effect.async<Ending>((resume) => {
         if (!caller.isAlive()) return
         time.touch()
-        const leave = begin(caller, seenAt(time.now(), outgoing), outgoing.url.origin, (ending) =>
+        const leave = begin(caller, seenAt(now(), outgoing), outgoing.url.origin, (ending) =>
           resume(Effect.succeed(ending))
         )
         return Effect.sync(leave)
@@ -203,13 +240,24 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
     tables,
     tracker,
     seeded,
-    planes,
-    /** A key of a table, which is made at its first use. */
-    tableKey: (name: string): string => {
-      const key = tableKeys.get(name) ?? tables.createTable(name)
-      tableKeys.set(name, key)
-      return key
-    },
+    planes: planes as ReadonlyArray<string>,
+    addPlane,
+    /** Settings of the tracker, and of tables with a key; without one there is no table service. */
+    settings: (tables: ReadonlyArray<TableName>) => ({
+      tracker: Option.some({
+        token: Redacted.make(trackerToken),
+        owner: "harbor",
+        repository: "music",
+        url: origins.tracker
+      }),
+      tables:
+        tables.length === 0
+          ? Option.none()
+          : Option.some({
+              url: origins.tables,
+              keys: new Map(tables.map((table) => [table, Redacted.make(tableKey(table))]))
+            })
+    }),
     /** The rows of all tables. */
     rows: () => [...tableKeys.keys()].flatMap((name) => tables.rows(name)),
     /** Every call so far, in the order in which they were sent. */
@@ -222,3 +270,12 @@ export const makeUpstreams = ({ faults, iamLimit, latency, observers, time }: Up
 }
 
 export type Upstreams = ReturnType<typeof makeUpstreams>
+
+/** The same without limits, on the clock of a test, with the client of its one process and its faults. */
+export const testUpstreams = Effect.map(testNow, (now) => {
+  const faults = makeFaults()
+  const time = { ...machineTime, now }
+  const upstreams = makeUpstreams({ time, faults, observers: [], iamLimit: Number.POSITIVE_INFINITY })
+  const caller = { name: "the server", isAlive: () => true, kill: () => undefined }
+  return { ...upstreams, ...faults, client: upstreams.clientOf(caller) }
+})

@@ -24,7 +24,6 @@ import { type Body, it, toEffect } from "./Test.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import * as SimulatedIam from "./SimulatedIam.ts"
 import * as SimulatedTables from "./SimulatedTables.ts"
-import * as SimulatedTing from "./SimulatedTing.ts"
 import * as TestStore from "./TestStore.ts"
 
 /** The initial time of the clock. Not a full second, so that rounding errors show. */
@@ -37,10 +36,7 @@ export interface UseCaseOptions {
 }
 
 const ports = ({ settings, tables }: UseCaseOptions) =>
-  Layer.mergeAll(
-    Layer.provideMerge(SimulatedTing.layer, SimulatedIam.layer),
-    SimulatedTables.layer(tables ?? clientTables)
-  ).pipe(
+  Layer.merge(SimulatedIam.layer, SimulatedTables.layer(tables ?? clientTables)).pipe(
     Layer.provideMerge(TestStore.layer),
     Layer.provideMerge(Layer.succeed(Settings, testSettings(settings)))
   )

@@ -12,32 +12,7 @@ export const patience = 120_000
 export const waitFor = <A>(check: () => A | Promise<A>): Promise<A> =>
   vi.waitFor(check, { timeout: patience, interval: 10 })
 
-/** Waits until the condition holds, whatever the clock of the test says. Fails with `what` and the text of `instead`. */
-export const eventually = (
-  what: string,
-  holds: () => boolean,
-  instead: () => string = () => ""
-): Effect.Effect<void> =>
-  Effect.promise(async (signal) => {
-    const end = performance.now() + patience
-    while (!signal.aborted && !holds()) {
-      if (performance.now() > end) throw new Error(`not in time: ${what} ${instead()}`)
-      await new Promise((wake) => setTimeout(wake, 5))
-    }
-  })
-
-/** Waits until the condition holds. Its text is the message of a failure. */
-export const until = (holds: () => boolean): Effect.Effect<void> => eventually(holds.toString(), holds)
-
-/**
- * Turns of the event loop in which everything that sockets of this process hold for each other arrives. For what must not happen,
- * and for what cannot be observed. Counted in turns: after a pause of the process, a longer timer may end in the first of them.
- */
-export const settle: Effect.Effect<void> = Effect.promise(async () => {
-  for (let turn = 0; turn < 20; turn += 1) await new Promise((wake) => setTimeout(wake, 1))
-})
-
-/** Repeats an effect, in real time, until its value satisfies the condition. Returns that value; fails with `what`. */
+/** Repeats an effect, whatever the clock of the test says, until its value satisfies the condition. Returns that value; fails with `what`. */
 export const awaited = <A, E, R>(
   what: string,
   effect: Effect.Effect<A, E, R>,
@@ -47,7 +22,22 @@ export const awaited = <A, E, R>(
     for (const end = performance.now() + patience; performance.now() < end; ) {
       const value = yield* effect
       if (holds(value)) return value
-      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
+      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 5)))
     }
     return yield* Effect.dieMessage(`not in time: ${what}`)
   })
+
+/** Waits until the condition holds. */
+export const eventually = (what: string, holds: () => boolean): Effect.Effect<boolean> =>
+  awaited(what, Effect.sync(holds), Boolean)
+
+/** The same; its text is the message of a failure. */
+export const until = (holds: () => boolean): Effect.Effect<boolean> => eventually(holds.toString(), holds)
+
+/**
+ * Turns of the event loop in which everything that sockets of this process hold for each other arrives. For what must not happen,
+ * and for what cannot be observed. Counted in turns: after a pause of the process, a longer timer may end in the first of them.
+ */
+export const settle: Effect.Effect<void> = Effect.promise(async () => {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((wake) => setTimeout(wake, 1))
+})

@@ -8,9 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
 import * as Random from "effect/Random"
-import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { makeBackend, parts } from "../../src/Backend.ts"
 import { application, httpApp, makeListener, quietly } from "../../src/http/Server.ts"
@@ -21,25 +19,17 @@ import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import type { TableName } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
-import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { Settings } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
-import { machineTime, makeSimulatedTime, scheduler, type SimulatedTime } from "./Time.ts"
+import { machineTime, makeSimulatedTime, scheduler } from "./Time.ts"
 import { seeded } from "./Arbitraries.ts"
 import { type Answer, connectionLost, type Sent } from "./Driver.ts"
 import { makeFaults } from "./Faults.ts"
-import { consoleInto, inMemory } from "./InMemory.ts"
-import { makeOracle, type Oracle } from "./Oracle.ts"
+import { consoleInto, inMemory, type SendFrom } from "./InMemory.ts"
+import { makeOracle } from "./Oracle.ts"
 import { migratedFile } from "./SqliteTemplate.ts"
-import {
-  type Caller,
-  makeUpstreams,
-  type Observer,
-  origins,
-  repository,
-  trackerToken,
-  type Upstreams
-} from "./Upstreams.ts"
+import { type Caller, makeUpstreams, type Observer, origins } from "./Upstreams.ts"
 
 /** When every world begins. Not a full second, so that rounding errors show. */
 const beginning = Date.parse("2026-11-21T10:00:00.400Z")
@@ -69,22 +59,9 @@ interface WorldOptions {
   readonly readLog?: (line: string) => void
 }
 
-/** One server process in memory. */
-export interface Instance extends Caller {
-  /** Sends a request as a client with this address. Rejects when the process dies meanwhile. */
-  readonly send: (address: string, request: Sent) => Promise<Answer>
-  /** The store of this instance, which starts it, and the port of one with sockets. */
-  readonly store: () => Promise<StoreService>
-  readonly port: () => Promise<number>
-  /** The process dies at once: no request is answered, no call to an upstream begins or ends. */
-  readonly kill: () => void
-  /** Ends it as a stop does, or what is left of a killed one. */
-  readonly close: () => Promise<void>
-}
-
 class Running extends Context.Tag("test/world/Running")<
   Running,
-  { readonly send: Instance["send"]; readonly store: StoreService; readonly port: number }
+  { readonly send: SendFrom; readonly store: StoreService; readonly port: number }
 >() {}
 
 /** The way of a request without sockets: order of checks, limits and envelope are the real ones, and a request costs no connection. */
@@ -103,56 +80,49 @@ export const withoutDelivery = Layer.succeed(DeliveryHealth, {
   checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
 })
 
-const settingsOf = (
-  upstreams: Upstreams,
-  databasePath: string,
-  { settings = {}, tables = ["musicclidaemon"] }: WorldOptions
-): SettingsValues => {
-  const [owner = "", name = ""] = repository.split("/")
-  return testSettings({
-    databasePath,
+/** What the instances of a world share. */
+const prepare = async (options: WorldOptions) => {
+  const { iamLimit, latency, observers = [], seed = 1, settings: given = {} } = options
+  const time = options.sockets === true ? machineTime : makeSimulatedTime(beginning)
+  const faults = makeFaults()
+  const upstreams = makeUpstreams({ time, faults, latency, iamLimit, observers })
+  const scope = await Effect.runPromise(Scope.make())
+  /** Path of the SQLite file. */
+  const database = await Effect.runPromise(Scope.extend(migratedFile, scope))
+  const settings = testSettings({
+    databasePath: database,
     rateLimit: true,
     logLevel: LogLevel.Info,
-    tracker: Option.some({
-      token: Redacted.make(trackerToken),
-      owner,
-      repository: name,
-      url: origins.tracker
-    }),
-    tables:
-      tables.length === 0
-        ? Option.none()
-        : Option.some({
-            url: origins.tables,
-            keys: new Map(tables.map((table) => [table, Redacted.make(upstreams.tableKey(table))]))
-          }),
-    ...settings,
-    iam: { url: origins.iam, ...settings.iam },
-    ting: { url: origins.ting, ...settings.ting }
+    ...upstreams.settings(options.tables ?? ["musicclidaemon"]),
+    ...given,
+    iam: { url: origins.iam, ...given.iam },
+    ting: { url: origins.ting, ...given.ting }
   })
+  const logs: Array<string> = []
+  const log = options.readLog ?? ((line: string) => void logs.push(line))
+  const oracle = makeOracle({ upstreams, database, logs, callsPerMinute: settings.iam.callsPerMinute })
+  return {
+    options,
+    seed,
+    time,
+    random: seeded(seed),
+    faults,
+    upstreams,
+    scope,
+    database,
+    settings,
+    logs,
+    log,
+    oracle
+  }
 }
 
-interface InstanceParts {
-  readonly name: string
-  readonly time: SimulatedTime
-  readonly upstreams: Upstreams
-  readonly settings: SettingsValues
-  readonly options: WorldOptions
-  readonly log: (line: string) => void
-  readonly oracle: Oracle
-  readonly onKilled: () => void
-}
-
-const startInstance = ({
-  log,
-  name,
-  onKilled,
-  options,
-  oracle,
-  settings,
-  time,
-  upstreams
-}: InstanceParts): Instance => {
+/** One server process in memory. */
+const startInstance = (
+  { log, options, oracle, settings, time, upstreams }: Awaited<ReturnType<typeof prepare>>,
+  name: string,
+  onKilled: () => void
+) => {
   let alive = true
   let die: () => void = () => undefined
   const killed = new Promise<never>((_, reject) => {
@@ -160,6 +130,7 @@ const startInstance = ({
   })
   killed.catch(() => undefined)
   const scope = Effect.runSync(Scope.make())
+  /** The process dies at once: no request is answered, no call to an upstream begins or ends. */
   const kill = () => {
     if (!alive) return
     alive = false
@@ -192,9 +163,10 @@ const startInstance = ({
     )
     return built
   }
-  const instance: Instance = {
+  return {
     ...caller,
-    send: async (address, request) => {
+    /** Sends a request as a client with this address. Rejects when the process dies meanwhile. */
+    send: async (address: string, request: Sent): Promise<Answer> => {
       time.touch()
       oracle.asked(request)
       const { send } = await Promise.race([running(), killed])
@@ -203,44 +175,29 @@ const startInstance = ({
       time.touch()
       return answer
     },
+    /** The store of this instance, which starts it, and the port of one with sockets. */
     store: async () => (await running()).store,
     port: async () => (await running()).port,
+    /** Ends it as a stop does, or what is left of a killed one. */
     close: async () => {
       await built
       await run(Scope.close(scope, Exit.void))
       alive = false
     }
   }
-  return instance
 }
+export type Instance = ReturnType<typeof startInstance>
 
 /** Opens a world; `close` ends all that it began. */
 export const openWorld = async (options: WorldOptions = {}) => {
-  const { instances: size = 1, latency, iamLimit, seed = 1 } = options
-  const time = options.sockets === true ? machineTime : makeSimulatedTime(beginning)
-  const random = seeded(seed)
-  const faults = makeFaults()
-  const upstreams = makeUpstreams({ time, faults, latency, iamLimit, observers: options.observers ?? [] })
-  const scope = await Effect.runPromise(Scope.make())
-  const database = await Effect.runPromise(Scope.extend(migratedFile, scope))
-  const settings = settingsOf(upstreams, database, options)
-  const logs: Array<string> = []
-  const oracle = makeOracle({ upstreams, database, logs, callsPerMinute: settings.iam.callsPerMinute })
-
+  const { instances: size = 1, restartAfter } = options
+  const shared = await prepare(options)
+  const { scope, seed, time } = shared
   const all: Array<Instance> = []
   /** Another process on the same database; the first request starts it. */
   const start = (): Instance => {
-    const instance = startInstance({
-      name: `instance ${all.length + 1} of seed ${seed}`,
-      time,
-      upstreams,
-      settings,
-      options,
-      oracle,
-      onKilled: () => {
-        if (options.restartAfter !== undefined) time.after(options.restartAfter, start)
-      },
-      log: options.readLog ?? ((line) => void logs.push(line))
+    const instance = startInstance(shared, `instance ${all.length + 1} of seed ${seed}`, () => {
+      if (restartAfter !== undefined) time.after(restartAfter, start)
     })
     all.push(instance)
     return instance
@@ -249,15 +206,7 @@ export const openWorld = async (options: WorldOptions = {}) => {
 
   let requests = 0
   return {
-    time,
-    random,
-    faults,
-    upstreams,
-    oracle,
-    settings,
-    /** Path of the SQLite file. */
-    database,
-    logs,
+    ...shared,
     /** Every instance that was started, also those that are dead. */
     instances: all as ReadonlyArray<Instance>,
     start,

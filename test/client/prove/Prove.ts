@@ -2,7 +2,6 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { cp } from "node:fs/promises"
-import type { IncomingMessage } from "node:http"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
@@ -13,50 +12,51 @@ import * as IndexedDb from "fake-indexeddb"
 import type * as EffectFace from "../../../client/effect.ts"
 import type * as Promises from "../../../client/index.ts"
 import type * as Files from "../../../client/node.ts"
+import { type Fault, type Reply, type Seen, startSimulator } from "../../../sandbox/upstreams/Simulator.ts"
 import { seeded } from "../../world/Arbitraries.ts"
 import { root } from "../../world/Fleet.ts"
 import { type Built, buildClient, makeConsumer } from "../support/Built.ts"
-import { type Fault, startFaulty } from "../support/Faulty.ts"
 import { makeService, never, openLock } from "../support/Service.ts"
 
 type SessionStore = Promises.SessionStore
 
-interface Planned extends Fault {
+interface Planned {
   /** Last part of the path. */
   readonly call: "refresh" | "me"
+  readonly fault: Fault
 }
 
 /** The service over sockets, with faults that are planned. */
 const startService = async () => {
   const { expire, fetch, isOver } = makeService()
-  let faults: ReadonlyArray<Planned> = []
-  const act = async ({ headers, url }: IncomingMessage, body: string) => {
-    const answer = await fetch(`http://service${url}`, { headers: headers as Record<string, string>, body })
+  const handle = async ({ body, headers, path }: Seen): Promise<Reply> => {
+    const given = Object.fromEntries([...headers].map(([name, values]) => [name, String(values)]))
+    const answer = await fetch(`http://service${path}`, { headers: given, body: body.toString() })
     const own = { ...Object.fromEntries(answer.headers), "x-request-id": "prove-1" }
     return { status: answer.status, headers: own, body: await answer.text() }
   }
-  const { close, url } = await startFaulty(act, (request) => {
-    const fault = faults.find(({ call }) => request.url?.endsWith(`/${call}`))
-    faults = faults.filter((one) => one !== fault)
-    return fault
-  })
+  const { clearFaults, close, fail, url } = await startSimulator({ now: Date.now, handle })
   return {
     baseUrl: url,
     expire,
-    plan: (planned: ReadonlyArray<Planned>) => {
-      faults = planned
-    },
+    plan: ({ call, fault }: Planned) => fail({ path: new RegExp(`/${call}$`), fault }),
+    clearFaults,
     isOver,
     close
   }
 }
 
-const poison = (change: object) => (right: string) => JSON.stringify({ ...JSON.parse(right), ...change })
-const html = {
+/** The right answer with another body, status or headers. */
+const altered = (body: (right: string) => string, change: Partial<Reply> = {}): Fault => ({
+  kind: "alter",
+  alter: (own) => ({ ...own, ...change, body: body(String(own.body)) })
+})
+const poisoned = (change: object) => altered((right) => JSON.stringify({ ...JSON.parse(right), ...change }))
+const page = (status: number): Reply => ({
+  status,
   headers: { "content-type": "text/html", "x-request-id": "prove-1" },
-  body: () => "<html>Sign in</html>"
-}
-const [cut, hang] = [{ instead: "cut" }, { instead: "hang" }] as const
+  body: "<html>Sign in</html>"
+})
 
 /** Answers to a refresh that no client can use. */
 const poisons: ReadonlyArray<object> = [
@@ -79,23 +79,24 @@ const envelope = (code: string, more: object = { hint: "h", retryable: false }) 
   JSON.stringify({ error: { code, message: "m", ...more } })
 
 const ofRefresh: ReadonlyArray<Fault> = [
-  ...poisons.map((change) => ({ body: poison(change) })),
-  ...[cut, hang, ...[200, 401, 403, 407, 502].map((status) => ({ ...html, status }))].flatMap((fault) => [
-    fault,
-    { ...fault, before: true as const }
-  ]),
-  ...[200, 204, 401].map((status) => ({ status, body: () => "" })),
-  ...[200, 401].map((status) => ({ status, body: (right: string) => right.slice(0, 40) })),
-  ...[400, 403, 404, 409, 429, 500, 503].map((status) => ({ status, body: () => envelope("later") })),
-  ...[200, 301, 403, 503].map((status) => ({ status, body: () => envelope("unauthenticated") })),
-  ...[401, 503].map((status) => ({ status, body: () => envelope("idempotency_response_expired") })),
-  { status: 401, body: () => envelope("unauthenticated", { hint: "h", retryable: true }) },
+  ...poisons.map(poisoned),
+  ...(["drop", "drop-after", "hang", "hang-after"] as const).map((kind) => ({ kind })),
+  ...[200, 401, 403, 407, 502].flatMap((status) =>
+    (["reply", "reply-after"] as const).map((kind) => ({ kind, reply: page(status) }))
+  ),
+  ...[200, 204, 401].map((status) => altered(() => "", { status })),
+  ...[200, 401].map((status) => altered((right) => right.slice(0, 40), { status })),
+  ...[400, 403, 404, 409, 429, 500, 503].map((status) => altered(() => envelope("later"), { status })),
+  ...[200, 301, 403, 503].map((status) => altered(() => envelope("unauthenticated"), { status })),
+  ...[401, 503].map((status) => altered(() => envelope("idempotency_response_expired"), { status })),
+  altered(() => envelope("unauthenticated", { hint: "h", retryable: true }), { status: 401 }),
   // Without the service's request id.
-  { status: 401, headers: {}, body: () => envelope("unauthenticated", {}) }
+  altered(() => envelope("unauthenticated", {}), { status: 401, headers: {} })
 ]
+const ofMe: ReadonlyArray<Fault> = [{ kind: "reply-after", reply: page(401) }, { kind: "drop-after" }]
 const answers: ReadonlyArray<Planned> = [
-  ...ofRefresh.map((fault) => ({ ...fault, call: "refresh" }) as const),
-  ...[{ ...html, status: 401 }, cut].map((fault) => ({ ...fault, call: "me" }) as const)
+  ...ofRefresh.map((fault) => ({ call: "refresh", fault }) as const),
+  ...ofMe.map((fault) => ({ call: "me", fault }) as const)
 ]
 
 const parts = ["lock", "load", "probe", "request", "save", "release"]
@@ -190,7 +191,7 @@ const playLane = async ({ project, ...kit }: Kit, seed: number, chosen: Readonly
     const store = makeStore(isFile)
     switch (failure.kind) {
       case "answer":
-        service.plan([failure.fault])
+        service.plan(failure.fault)
         return call(store, isEffect)
       case "kill":
         return kill(failure.step)
@@ -217,20 +218,20 @@ const playLane = async ({ project, ...kit }: Kit, seed: number, chosen: Readonly
       const isEffect = random() < 0.4
       service.expire(choose([1_800, 1_800, 0.01]))
       await play(failure, isFile, isEffect)
-      service.plan([])
+      service.clearFaults()
       let code: string | undefined = "not asked"
       for (let attempt = 0; attempt < 3 && code !== undefined; attempt += 1)
         code = await call(makeStore(isFile), !isEffect, patient)
       if (code === undefined && !service.isOver()) continue
       const name = JSON.stringify(failure, (_, value) =>
-        typeof value === "function" ? value('{"right":1}').slice(0, 80) : value
+        typeof value === "function" ? value({ status: 200, body: '{"right":1}' }) : value
       )
       const [face, place] = [isEffect ? "Effect" : "promises", isFile ? "file" : "IndexedDB"]
       lost.push(`seed ${seed}, ${face}, ${place}: ${code} after ${name}`)
       await login(isFile)
     }
   }
-  service.close()
+  await service.close()
   return lost
 }
 

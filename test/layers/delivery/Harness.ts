@@ -11,7 +11,6 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { parts } from "../../../src/Backend.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
@@ -27,7 +26,7 @@ import { type Around, aroundStore } from "../../world/Around.ts"
 import { makeFaults } from "../../world/Faults.ts"
 import { makeSimulatedTime, scheduler } from "../../world/Time.ts"
 import { type SettingsOverrides, testSettings, testTracker } from "../../world/Settings.ts"
-import { makeUpstreams, origins, repository, trackerToken, type Upstreams } from "../../world/Upstreams.ts"
+import { makeUpstreams, repository, type Upstreams } from "../../world/Upstreams.ts"
 import { sampleReport } from "../store/Samples.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
@@ -167,13 +166,7 @@ export const makeHarness = Effect.gen(function* () {
   const store = yield* openStore(path)
   const { deliveries, reports } = store
   const { clientOf, ...upstreams } = makeUpstreams({ time, faults: makeFaults(), observers: [] })
-  const keys = new Map(openTables.map((table) => [table, Redacted.make(upstreams.tableKey(table))]))
-  const [owner = "", name = ""] = repository.split("/")
-  const token = Redacted.make(trackerToken)
-  const settings = testSettings({
-    tracker: Option.some({ token, owner, repository: name, url: origins.tracker }),
-    tables: Option.some({ url: origins.tables, keys })
-  })
+  const settings = testSettings(upstreams.settings(openTables))
   const client = clientOf({ name: "server", isAlive: () => true, kill: () => undefined })
   const ports = yield* Layer.build(
     Layer.merge(parts.tracker, parts.tables).pipe(

@@ -1,12 +1,11 @@
 /** Simulators for tests of HTTP clients: they close with the test and use its clock. */
-import { once } from "node:events"
 import { createServer, type RequestListener } from "node:http"
-import type { AddressInfo } from "node:net"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
 import { type Now, type Reply, type Simulator, startSimulator } from "../../../sandbox/upstreams/Simulator.ts"
+import { listening } from "../../world/Egress.ts"
 
 /** The clock of the test, for a simulator. */
 export const testNow: Effect.Effect<Now> = Effect.map(
@@ -32,20 +31,11 @@ export const answering = (reply: () => Reply): Effect.Effect<Simulator, never, S
 /** A server for cases that no simulator covers: partial answers, and bodies without a length. */
 export const rawServer = (listener: RequestListener) => {
   let connections = 0
-  return Effect.acquireRelease(
-    Effect.promise(async () => {
-      const server = createServer(listener).on("connection", () => {
-        connections += 1
-      })
-      await once(server.listen(0, "127.0.0.1"), "listening")
-      return server
-    }),
-    (server) => Effect.sync(() => server.close().closeAllConnections())
-  ).pipe(
-    Effect.map((server) => {
-      // The address of a TCP server is never a pipe's name.
-      const { port } = server.address() as AddressInfo
-      return { url: `http://127.0.0.1:${port}`, connections: () => connections }
-    })
-  )
+  const server = createServer(listener).on("connection", () => {
+    connections += 1
+  })
+  return Effect.map(listening(server), (port) => ({
+    url: `http://127.0.0.1:${port}`,
+    connections: () => connections
+  }))
 }

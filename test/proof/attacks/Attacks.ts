@@ -1,9 +1,8 @@
 /** Attacks with many connections: those that send slowly, that do not read, and that send in the smallest pieces. */
 import { once } from "node:events"
-import { connect, type Socket } from "node:net"
 import { setTimeout as pause } from "node:timers/promises"
 import type { Environment } from "../../world/Fleet.ts"
-import { parseAnswers, RawConnection } from "../../world/RawHttp.ts"
+import { openRaw, type RawConnection } from "../../world/RawHttp.ts"
 import type { Server } from "./Play.ts"
 
 export interface Attack {
@@ -16,52 +15,28 @@ export interface Attack {
   readonly play: (server: Server, count: number) => Promise<ReadonlyArray<string>>
 }
 
-interface Line {
-  readonly socket: Socket
-  /** The status of the first complete answer. */
-  readonly status: () => number | undefined
-  readonly closed: Promise<void>
-}
-
-const openLine = async (port: number, localAddress: string, isReading: boolean): Promise<Line> => {
-  const socket = connect({ port, host: "127.0.0.1", localAddress, noDelay: true })
-  let received = Buffer.alloc(0)
-  if (isReading)
-    socket.on("data", (part: Buffer) => {
-      received = Buffer.concat([received, part])
-    })
-  socket.on("error", () => undefined)
-  const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()))
-  await Promise.race([new Promise((resolve) => socket.once("connect", resolve)), closed])
-  return { socket, status: () => parseAnswers(received)[0]?.status, closed }
-}
-
 const openMany = async (
   { port }: Server,
   count: number,
   from: (at: number) => string,
   isReading = true
-): Promise<ReadonlyArray<Line>> => {
-  const lines: Array<Line> = []
+): Promise<ReadonlyArray<RawConnection>> => {
+  const lines: Array<RawConnection> = []
   // In portions, because the queue of connections to accept is short.
   for (let at = 0; at < count; at += 100) {
     const portion = Array.from({ length: Math.min(100, count - at) }, (_, next) => from(at + next))
-    lines.push(...(await Promise.all(portion.map((address) => openLine(port, address, isReading)))))
+    lines.push(...(await Promise.all(portion.map((address) => openRaw(port, { from: address, isReading })))))
   }
   return lines
 }
 
-const closeAll = (lines: ReadonlyArray<Line>): void => {
-  for (const { socket } of lines) socket.destroy()
-}
-
 /** One request on a connection of its own, from a loopback address; what it got instead of 200. */
 export const askFrom = async (port: number, from: string, path = "/healthz"): Promise<string | undefined> => {
-  const connection = await RawConnection.open(port, from).catch(() => undefined)
+  const { close, exchange } = await openRaw(port, { from })
   const text = `GET ${path} HTTP/1.1\r\nHost: music.example\r\n\r\n`
-  const exchanged = await connection?.exchange({ pieces: [Buffer.from(text)], methods: ["GET"] })
-  connection?.close()
-  const status = exchanged?.answers[0]?.status
+  const { answers } = await exchange({ pieces: [Buffer.from(text)], methods: ["GET"] })
+  close()
+  const status = answers[0]?.status
   return status === 200 ? undefined : `GET ${path} from ${from} got ${status ?? "no answer"}`
 }
 
@@ -83,7 +58,7 @@ const unread: Attack = {
     const fault = await askFrom(server.port, "127.0.5.1")
     await pause(2_000)
     const { heap = 0 } = await server.holdings()
-    closeAll(lines)
+    for (const { close } of lines) close()
     return [
       ...(fault === undefined ? [] : [fault]),
       ...(heap > before + unreadSlack ? [`the heap grows from ${before} to ${heap} bytes`] : [])
@@ -119,13 +94,14 @@ const slow: Attack = {
     }, 1_000)
     const fault = await askFrom(server.port, address(0))
     const ends = await Promise.all(
-      lines.map(async ({ closed, status }) => {
-        await Promise.race([closed, pause(240_000, undefined, { ref: false })])
-        return { at: bytes, status: status() }
+      lines.map(async ({ answers, closed, socket }) => {
+        const end = closed() ? undefined : new Promise((resolve) => socket.once("close", resolve))
+        await Promise.race([end, pause(240_000, undefined, { ref: false })])
+        return { at: bytes, status: answers()[0]?.status }
       })
     )
     clearInterval(dripping)
-    closeAll(lines)
+    for (const { close } of lines) close()
     const late = ends.filter(({ at }, index) => index % 3 === 0 && at > mostHeadBytes).length
     const unanswered = ends.filter(({ status }) => status !== 408 && status !== 503).length
     return [
@@ -144,7 +120,7 @@ const crumbs: Attack = {
   play: async (server) => {
     const size = 900_000
     const { heap: before = 0 } = await server.holdings()
-    const { socket } = await openLine(server.port, "127.0.7.210", true)
+    const { socket } = await openRaw(server.port, { from: "127.0.7.210" })
     socket.write(headOf("/webhook", "Transfer-Encoding: chunked", 0))
     for (let sent = 0; sent < size; sent += 1_000)
       if (!socket.destroyed && !socket.write("1\r\na\r\n".repeat(1_000)))

@@ -1,7 +1,7 @@
 /** Who calls whom, and what each kind of client must get. */
 import { requests } from "../../world/Driver.ts"
 import { after, commandLine, daemon } from "./Clients.ts"
-import { type Group, minute, type Row, second, start, type World } from "./World.ts"
+import { type Group, minute, second, start, type World } from "./World.ts"
 
 /** How large a scenario is played. */
 export interface Size {
@@ -114,7 +114,11 @@ const gets = (
   { onTime = 0, served = 0.999, wait = round }: Limits = {}
 ): ReadonlyArray<Demand> => {
   const most = Math.max(patience.least, Math.min(patience.most, wait)) * second
-  const demand = (measure: keyof Row, least: number, limit = Number.POSITIVE_INFINITY): Demand => [
+  const demand = (
+    measure: "served" | "p99Wait" | "onTime",
+    least: number,
+    limit = Number.POSITIVE_INFINITY
+  ): Demand => [
     `${kind}, ${group}: ${measure}`,
     () => ledger.rowOf(kind, group, most)?.[measure] ?? Number.NaN,
     least,

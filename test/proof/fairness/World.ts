@@ -28,16 +28,6 @@ interface Operation {
   end?: { readonly at: number; readonly isServed: boolean }
 }
 
-/** What one kind of client got for one group of its operations. Parts are from 0 to 1, waits in seconds. */
-export interface Row {
-  /** Of the operations, those that were not given up and, at the end, not open for longer than the patience. */
-  readonly served: number
-  /** Of those that were refused at first: from the first request until the service. */
-  readonly p99Wait: number
-  /** Of the calls at the time of their `Retry-After`, those that were served. */
-  readonly onTime: number
-}
-
 /** 1 of none. */
 const partOf = (all: ReadonlyArray<unknown>, some: ReadonlyArray<unknown>): number =>
   all.length === 0 ? 1 : some.length / all.length
@@ -65,8 +55,8 @@ const makeLedger = (now: () => number) => {
       return isOver
     },
     lost,
-    /** Of a kind that did nothing, nothing is known. `patience`: milliseconds after which an open operation counts as refused. */
-    rowOf: (kind: string, group: Group, patience: number): Row | undefined => {
+    /** What one kind of client got for one group of its operations. Parts are from 0 to 1, waits in seconds. Of a kind that did nothing, nothing is known. `patience`: milliseconds after which an open operation counts as refused. */
+    rowOf: (kind: string, group: Group, patience: number) => {
       const all = ofKind(kind, group)
       const ended = all.filter(({ at, end }) => end !== undefined || now() - at > patience)
       if (ended.length === 0) return undefined
@@ -75,8 +65,11 @@ const makeLedger = (now: () => number) => {
       late.sort((one, other) => one - other)
       const onTime = all.flatMap((one) => one.onTime)
       return {
+        /** Of the operations, those that were not given up and, at the end, not open for longer than the patience. */
         served: partOf(ended, served),
+        /** Of those that were refused at first: from the first request until the service. */
         p99Wait: (late[Math.min(late.length - 1, Math.floor(late.length * 0.99))] ?? 0) / second,
+        /** Of the calls at the time of their `Retry-After`, those that were served. */
         onTime: partOf(onTime, onTime.filter(Boolean))
       }
     },

@@ -1,7 +1,7 @@
 /** Sends generated requests over several connections to one world, and compares every answer and every row with the laws. */
 import * as FastCheck from "effect/FastCheck"
 import { writeMessage } from "../../world/Inputs.ts"
-import { answerOf, headersOf, type RawAnswer, RawConnection } from "../../world/RawHttp.ts"
+import { answerOf, headersOf, openRaw, type RawAnswer, type RawConnection } from "../../world/RawHttp.ts"
 import type { Play } from "../Suite.ts"
 import { operations } from "../../world/Contract.ts"
 import { checkAnswer, toSent } from "./Laws.ts"
@@ -53,13 +53,10 @@ export const play: Play = async ({ count = full, log, seed }) => {
   const seen = new Map<string, Array<number>>()
   const ledger = new Ledger()
   let [index, requests, connections] = [0, 0, 0]
-  const make = (given: Recipe): Draft => {
-    index += 1
-    return makeDraft(given, index, seed, world)
-  }
+  const make = (given: Recipe): Draft => makeDraft(given, ++index, seed, world)
   const connect = (): Promise<RawConnection> => {
     connections += 1
-    return RawConnection.open(world.port)
+    return openRaw(world.port)
   }
   const fail = (draft: Draft, problem: string): never => {
     throw new Error(`${storyOf(draft)}: ${problem}; ${printDraft(draft)}`)
@@ -112,7 +109,7 @@ export const play: Play = async ({ count = full, log, seed }) => {
         const draft = make(given)
         const again = given.twice && draft.message.method === "POST" && !draft.message.last
         for (const one of again ? [draft, draft] : [draft]) {
-          if (!connection.isOpen) connection = await connect()
+          if (connection.closed()) connection = await connect()
           await send(connection, one)
         }
       }

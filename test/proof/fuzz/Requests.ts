@@ -14,7 +14,6 @@ import {
   valuesOf,
   writeMessage
 } from "../../world/Inputs.ts"
-import type { Operation } from "../../world/Contract.ts"
 import { marks, type Recipe } from "./Recipes.ts"
 import { type PlaneName, webOrigin, type World } from "./World.ts"
 
@@ -34,19 +33,6 @@ export const findCanaries = (text: string) => {
   for (const [whole, place = "", index = ""] of text.matchAll(/zqx7([bhp])([0-9a-z]{6})7xqz/gi))
     found.set(whole, { place: place.toLowerCase(), index: Number.parseInt(index.toLowerCase(), 36) })
   return [...found.values()]
-}
-
-export interface Draft {
-  readonly index: number
-  readonly recipe: Recipe
-  readonly operation: Operation | undefined
-  readonly message: Message
-  /** The body as it was meant; of a request that is no HTTP, what was sent after the head. */
-  readonly body: Buffer | undefined
-  readonly outcome: Outcome
-  /** The transport judges it: no request reaches the service, or perhaps another one. */
-  readonly isSyntax: boolean
-  readonly changes: ReadonlyArray<string>
 }
 
 export const valuesIn = ({ message }: Draft, name: string): ReadonlyArray<string> => valuesOf(message, name)
@@ -104,7 +90,7 @@ const compatible = (inputs: ReadonlyArray<Input>, taken: ReadonlyArray<string>):
   })
 }
 
-export const makeDraft = (recipe: Recipe, index: number, seed: number, world: World): Draft => {
+export const makeDraft = (recipe: Recipe, index: number, seed: number, world: World) => {
   const { operation, plane, value } = recipe
   const id = operation?.id ?? ""
   const isDelivery = id === "webhooks.receive"
@@ -219,6 +205,7 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
       refused(message.framing.kind === "chunked" ? "size" : "declared length", 413, "payload_too_large")
     )
   const outcome = combine(outcomes)
+  // The transport judges it: no request reaches the service, or perhaps another one.
   const isSyntax = outcome.kind !== "accepted" && outcome.step === "transport"
   const end = message.verbatim?.indexOf("\r\n\r\n", 4) ?? -1
   return {
@@ -231,12 +218,14 @@ export const makeDraft = (recipe: Recipe, index: number, seed: number, world: Wo
       method: isSyntax && message.method === "HEAD" ? "GET" : message.method,
       last: message.last || isSyntax || isLarge || most > longHead
     },
+    /** As it was meant; of a request that is no HTTP, what was sent after the head. */
     body: end === -1 ? message.body : message.verbatim?.subarray(end + 4),
     outcome,
     isSyntax,
-    changes
+    changes: changes as ReadonlyArray<string>
   }
 }
+export type Draft = ReturnType<typeof makeDraft>
 
 const shown = 1_200
 

@@ -1,24 +1,10 @@
 /** One cell: the failure, the request, what came of it, and the same request when the failure is over. */
-import { type CallName, calls, registerSender } from "../../world/Calls.ts"
-import {
-  type Answer,
-  bodyOf,
-  isSuccess,
-  type Refusal,
-  refusalOf,
-  retryAfterOf,
-  type Sent
-} from "../../world/Driver.ts"
+import { production } from "../../../sandbox/upstreams/Iam.ts"
+import { type CallName, calls, registerSender, tokensOf } from "../../world/Calls.ts"
+import { type Answer, bodyOf, isSuccess, refusalOf, retryAfterOf, type Sent } from "../../world/Driver.ts"
 import { type PathName, pathNames, paths } from "../../world/Faults.ts"
 import { openWorld, type World } from "../../world/World.ts"
 import type { Failure } from "./Failures.ts"
-
-/** How an observation is written, and so how the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`. */
-export interface Observation {
-  readonly text: string
-  /** What no cell may show: a false envelope, a redirect that was followed, something done twice. */
-  readonly problems: ReadonlyArray<string>
-}
 
 const address = "192.0.2.1"
 /** Seconds between two probes of introspection (api.md, refresh). */
@@ -49,13 +35,15 @@ interface CellRequest {
   readonly failure: Failure
   /** How many calls fail: all until the request is answered, or the first. */
   readonly times: number
+  /** The cell of a request that succeeds. */
+  readonly well: string
 }
 
 const detailNames: ReadonlyArray<string> = ["dependency", "upstream_code", "upstream_request_id"]
 
 /** A failure names the upstream, and its refusal where it sent one; nothing else, such as the reason in the log. A dead token is ours to tell. */
 const detailsProblems = (answer: Answer, { failure, path }: CellRequest): ReadonlyArray<string> => {
-  const { code = "", details = {} }: Partial<Refusal> = refusalOf(answer) ?? {}
+  const { code, details = {} }: Partial<ReturnType<typeof refusalOf>> = refusalOf(answer) ?? {}
   const names = Object.keys(details)
   const [, refusal = details.upstream_code] = /^4\d\d ([a-z_]+)$/.exec(failure.id) ?? []
   const fits =
@@ -85,7 +73,16 @@ const callsText = (counts: ReadonlyMap<PathName, number>, failing: PathName): st
   return `×${counts.get(failing) ?? 0}${beside === "" ? "" : ` (${beside})`}`
 }
 
-const observeIn = async (world: World, cell: CellRequest): Promise<Observation> => {
+/** What is wrong with the pair of an answer that has one. */
+const deadTokens = ({ upstreams }: World, answer: Answer): ReadonlyArray<string> => {
+  const { accessTokens, refreshTokens } = upstreams.iam.controls.plane(production)
+  const { access = "", refresh = "" } = tokensOf(answer) ?? {}
+  if (access === "") return []
+  const isLive = accessTokens.get(access)?.revoked === false && refreshTokens.get(refresh)?.consumed === false
+  return isLive ? [] : ["the pair of the answer is not live"]
+}
+
+const observeIn = async (world: World, cell: CellRequest) => {
   const { call, failure, path, times } = cell
   const { faults, oracle, time, upstreams } = world
   const [instance, other] = world.instances
@@ -107,18 +104,23 @@ const observeIn = async (world: World, cell: CellRequest): Promise<Observation> 
   await time.runUntil(time.elapsed() + pause)
   const again = await ask(subject.request)
   const endsWell = isSuccess(again) && detailOf(call, again) === ""
+  const [, wanted = ""] = endsWell ? cell.well.split("; ") : ["", state]
+  const end = await subject.state()
   return {
+    // How the table is written: `503 dependency_unavailable, 5 s ×3; spent → 401 unauthenticated`.
     text: `${outcomeOf(call, answer)} ${callsText(counts, path)}${state === "" ? "" : `; ${state}`}${endsWell ? "" : ` → ${outcomeOf(call, again)}`}`,
+    /** What no cell may show: a false envelope, a redirect that was followed, something done twice. */
     problems: [
       ...(isSuccess(answer) ? [] : [...detailsProblems(answer, cell), ...calledBehind(counts, cell)]),
-      ...(isSuccess(again) ? await subject.problems(again) : []),
+      ...(isSuccess(again) && end !== wanted ? [`the repetition leaves "${end}", not "${wanted}"`] : []),
+      ...(isSuccess(again) ? deadTokens(world, again) : []),
       ...oracle.problems().filter((problem) => !problem.startsWith(undocumented))
     ]
   }
 }
 
 /** In a world of its own, where IAM has no limit and every pause its middle length. */
-export const observe = async (cell: CellRequest): Promise<Observation> => {
+export const observe = async (cell: CellRequest) => {
   // The second instance registers the sender of tings, so that the first one knows nothing of it.
   const instances = cell.call === "ting" ? 2 : 1
   const world = await openWorld({ iamLimit: Number.POSITIVE_INFINITY, steady: true, instances })

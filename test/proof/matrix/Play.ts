@@ -4,17 +4,8 @@ import { seeded } from "../../world/Arbitraries.ts"
 import { paths } from "../../world/Faults.ts"
 import type { Play } from "../Suite.ts"
 import { failuresOf } from "./Failures.ts"
-import { type Observation, observe } from "./Observation.ts"
+import { observe } from "./Observation.ts"
 import { cellOf, isRepeated, table } from "./Table.ts"
-
-interface Cell {
-  readonly title: string
-  /** The classes of the cell, of each of which a slice plays at least one. */
-  readonly strata: ReadonlyArray<string>
-  /** The table's text; undefined where it has none. */
-  readonly expected: string | undefined
-  readonly observe: () => Promise<Observation>
-}
 
 const always = Number.POSITIVE_INFINITY
 
@@ -22,26 +13,30 @@ const always = Number.POSITIVE_INFINITY
 const rulebooks = Object.values(table).flatMap((columns) => columns.map(({ rules }) => rules))
 
 // The calls of one path fail: all of them, or only the first. The keys of a record with literal keys.
-const allCells: ReadonlyArray<Cell> = (Object.keys(table) as Array<CallName>).flatMap((call) =>
+const allCells = (Object.keys(table) as Array<CallName>).flatMap((call) =>
   (table[call] ?? []).flatMap((column) =>
-    failuresOf(column.path).flatMap((failure): ReadonlyArray<Cell> => {
+    failuresOf(column.path).flatMap((failure) => {
       const { path } = column
       const expected = cellOf(column, failure)
-      const cell = (times: number, text: string | undefined): Cell => ({
+      const cell = (times: number, text: string | undefined) => ({
         title: `${call} / ${path} / ${failure.id}${times === 1 ? ", the first call only" : ""}`,
+        /** Its classes, of each of which a slice plays at least one cell. */
         strata: [
           `${path} ${rulebooks.indexOf(column.rules)} ${times} ${text} ${failure.group.endsWith("†")}`,
           `${call} ${path} ${times} ${text?.slice(0, 3)}`,
           `${paths[path].upstream} ${failure.id}`
         ],
+        /** The table's text; undefined where it has none. */
         expected: text,
-        observe: () => observe({ call, path, failure, times })
+        observe: () => observe({ call, path, failure, times, well: column.well })
       })
       const repeats = expected !== undefined && failure.group !== "clock" && isRepeated(expected)
       return [cell(always, expected), ...(repeats ? [cell(1, column.second)] : [])]
     })
   )
 )
+
+type Cell = (typeof allCells)[number]
 
 /** All cells, or a seeded part: those of which a class has no other cell before, then others up to `count`. */
 const choose = (seed: number, count: number | undefined): ReadonlyArray<Cell> => {

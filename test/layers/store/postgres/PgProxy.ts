@@ -3,18 +3,6 @@ import { once } from "node:events"
 import { createServer, connect as dial, type Socket } from "node:net"
 import * as Effect from "effect/Effect"
 
-export interface PgProxy {
-  /** The given address, through the proxy. */
-  readonly url: string
-  /** Breaks every connection and refuses new ones, until it is repaired. */
-  readonly cut: Effect.Effect<void>
-  /** Forwards nothing and closes nothing, until it is repaired. */
-  readonly freeze: Effect.Effect<void>
-  readonly repair: Effect.Effect<void>
-  /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
-  readonly loseNextCommit: Effect.Effect<void>
-}
-
 /** A client and the session of the server that it has now. */
 interface Link {
   readonly near: Socket
@@ -121,11 +109,15 @@ export const pgProxy = (address: string, { movesSessions = false } = {}) =>
       Effect.promise(() => makeProxy(address, movesSessions)),
       ({ cut, repair }) => Effect.promise(() => repair().then(cut))
     ),
-    ({ cut, freeze, lose, repair, ...proxy }): PgProxy => ({
-      ...proxy,
+    ({ cut, freeze, lose, repair, url }) => ({
+      /** The given address, through the proxy. */
+      url,
+      /** Breaks every connection and refuses new ones, until it is repaired. */
       cut: Effect.promise(cut),
+      /** Forwards nothing and closes nothing, until it is repaired. */
       freeze: Effect.sync(freeze),
       repair: Effect.promise(repair),
+      /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
       loseNextCommit: Effect.sync(lose)
     })
   )
