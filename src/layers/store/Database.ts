@@ -1,30 +1,38 @@
-/** Reads and writes of all repositories: one transaction a write, locks waited for, errors translated in one place. */
+/**
+ * Reads and writes of all repositories. Simultaneous writes of a lane share a transaction, and so one sync of the disk; each is answered
+ * after the COMMIT. Locks are waited for, and errors translated, in one place.
+ */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
-import {
-  type Database,
-  interleaved,
-  type Lane,
-  lanes,
-  type StoreSize,
-  type StoreUsage
-} from "../../services/store/Database.ts"
-import { timeLeft } from "../../services/store/Groups.ts"
+import { type Database, lanes, type StoreSize, type StoreUsage } from "../../services/store/Database.ts"
+import { makeGroups, timeLeft } from "../../services/store/Groups.ts"
 import type { Statements } from "../../services/store/Statements.ts"
+import { type DatabaseFailure, isBusy, toStoreUnavailable } from "../../services/store/StoreUnavailable.ts"
 import { traced } from "../../services/Tracing.ts"
-import { type Commit, makeGroupCommit, type Transactions } from "./GroupCommit.ts"
-import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
 
 /** Where SQLite and Postgres differ. */
-export interface Driver extends Transactions {
+export interface Driver {
   readonly name: string
   readonly sql: SqlClient
   /** Runs a single statement. */
   readonly read: <A>(query: Statements<A>) => Effect.Effect<A, DatabaseFailure>
+  /**
+   * Commits all of the statements or nothing, uninterrupted. `operations` name it in the server's list of sessions.
+   *
+   * Not `sql.withTransaction`: there a failed COMMIT is a defect, and the COMMIT of an aborted transaction, which Postgres answers with a
+   * successful ROLLBACK, is a success. And no savepoints: after some errors SQLite ends the transaction itself, and the next savepoint
+   * would begin another one.
+   */
+  readonly transaction: <A>(
+    lane: string,
+    operations: ReadonlyArray<string>,
+    body: Statements<A>
+  ) => Effect.Effect<A, DatabaseFailure>
   /** One writer at a time: all lanes are one. */
   readonly hasOneWriter: boolean
   readonly size: Effect.Effect<StoreSize, DatabaseFailure>
@@ -33,34 +41,54 @@ export interface Driver extends Transactions {
   readonly lockWait: number
 }
 
+/** Recurs after 10 ms, and then up to 100 ms. */
+const pauses = Schedule.exponential("10 millis").pipe(
+  Schedule.union(Schedule.spaced("100 millis")),
+  Schedule.jittered
+)
+
 /** Runs an access in a span of its name, again while it is locked: the drivers do not wait, and SQLite would block the thread. */
-export const makeAccess = ({ lockWait, name }: Pick<Driver, "name" | "lockWait">) => {
-  const retryFor = (millis: number) =>
-    Schedule.spaced("10 millis").pipe(Schedule.jittered, Schedule.intersect(recurWithin(millis)))
-  return <A, R>(
+export const makeAccess =
+  ({ lockWait, name }: Pick<Driver, "name" | "lockWait">) =>
+  <A, R>(
     operation: string,
     attempt: Effect.Effect<A, DatabaseFailure, R>
   ): Effect.Effect<A, StoreUnavailable, R> => {
     // A schedule is made for an access that is locked only.
     const retried = Effect.flatMap(timeLeft, (left) =>
-      Effect.retry(attempt, { while: isLocked, schedule: retryFor(Math.min(lockWait, left)) })
+      Effect.retry(attempt, {
+        while: isBusy,
+        schedule: Schedule.intersect(pauses, recurWithin(Math.min(lockWait, left)))
+      })
     )
-    return Effect.catchIf(attempt, isLocked, () => retried).pipe(
+    return Effect.catchIf(attempt, isBusy, () => retried).pipe(
       Effect.mapError(toStoreUnavailable(name, operation)),
       traced(operation)
     )
   }
+
+/** A write of one caller. */
+interface PendingWrite {
+  readonly operation: string
+  readonly body: Statements<void>
+  /** Runs after the COMMIT, also when the caller has left. */
+  readonly committed: () => void
 }
 
 export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { hasOneWriter, name, pool, read, size, sql } = driver
+    const { hasOneWriter, name, pool, read, size, sql, transaction } = driver
     const access = makeAccess(driver)
-    const shared = yield* makeGroupCommit(driver, "all")
-    const commits = new Map<Lane, Commit>()
-    if (!hasOneWriter)
-      for (const lane of lanes)
-        commits.set(lane, yield* makeGroupCommit(driver, lane, interleaved.has(lane) ? "unbounded" : 1))
+    const makeCommit = (lane: string) =>
+      makeGroups((writes: ReadonlyArray<PendingWrite>) => {
+        const operations = writes.map(({ operation }) => operation)
+        return Effect.tap(transaction(lane, operations, Effect.forEach(writes, ({ body }) => body)), () => {
+          for (const { committed } of writes) committed()
+        })
+      })
+    const shared = yield* makeCommit("all")
+    const commits = new Map<string, typeof shared>()
+    if (!hasOneWriter) for (const lane of lanes) commits.set(lane, yield* makeCommit(lane))
     return {
       name,
       sql,
@@ -68,7 +96,18 @@ export const makeDatabase = (driver: Driver): Effect.Effect<Database, never, Sco
       read: (operation, query) => access(operation, read(query)),
       write: (lane) => {
         const commit = commits.get(lane) ?? shared
-        return (operation, body, committed) => access(operation, commit(operation, body, committed))
+        return (operation, body, committed = () => undefined) =>
+          access(
+            operation,
+            Effect.suspend(() => {
+              let result = Option.none<Effect.Effect.Success<typeof body>>()
+              const kept = Effect.map(body, (value) => {
+                result = Option.some(value)
+              })
+              const write = { operation, body: kept, committed: () => Option.map(result, committed) }
+              return Effect.map(commit(write), () => Option.getOrThrow(result))
+            })
+          )
       }
     }
   })

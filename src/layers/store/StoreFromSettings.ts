@@ -36,19 +36,21 @@ export const databaseFromSettings = (
   })
 
 const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDatabase) =>
-  Effect.gen(function* () {
-    yield* Effect.logInfo("Database opened", {
-      database: name,
-      schema_found: found,
-      schema_needed: latestMigration
-    })
-    if (Option.isSome(migrationMillis))
-      yield* Effect.logInfo("Database migrated", {
-        from: found,
-        to: latestMigration,
-        duration_ms: Math.round(migrationMillis.value)
-      })
-  })
+  Effect.logInfo("Database opened", {
+    database: name,
+    schema_found: found,
+    schema_needed: latestMigration
+  }).pipe(
+    Effect.zipRight(
+      Effect.forEach(Option.toArray(migrationMillis), (millis) =>
+        Effect.logInfo("Database migrated", {
+          from: found,
+          to: latestMigration,
+          duration_ms: Math.round(millis)
+        })
+      )
+    )
+  )
 
 /** Seconds. */
 const longestWait = 60

@@ -17,14 +17,6 @@ import type { Stored } from "./StoreUnavailable.ts"
 export const lanes = ["reports", "people", "spool", "logins", "schema"] as const
 export type Lane = (typeof lanes)[number]
 
-/**
- * Lanes whose writes may send their statements to Postgres between those of others in the same transaction, because the result is that of
- * some order. All of them are one statement, except an event of the inbox: its insert, then the removal of digests, then the end of
- * registrations, and only the last one reads the inbox again. Inserts that come before it make it yield to newer versions, as if their events
- * had arrived first. No other statement depends on the inbox, and digests and registrations do not depend on each other.
- */
-export const interleaved: ReadonlySet<Lane> = new Set(["people", "logins"])
-
 /** Commits all of `body` or nothing. */
 export type Write = <A>(operation: string, body: Statements<A>, committed?: (result: A) => void) => Stored<A>
 

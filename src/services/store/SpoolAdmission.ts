@@ -1,18 +1,15 @@
 /** What the spool takes of the telemetry that is offered, and the sums by table that change with its rows. */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Arr from "effect/Array"
-import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { TableRecord } from "../Tables.ts"
 import type { Database } from "./Database.ts"
-import { makeGroups, type Waiting } from "./Groups.ts"
+import { makeGroups } from "./Groups.ts"
 import { Whole } from "./Rows.ts"
 import { all, inChunks, run, runInChunks, type Statements } from "./Statements.ts"
-import type { Stored, StoreUnavailable } from "./StoreUnavailable.ts"
+import type { Stored } from "./StoreUnavailable.ts"
 
 export interface SpoolEntry extends TableRecord {
   /** Those of its row, which the spool's bound counts. */
@@ -88,9 +85,6 @@ export const countRemoved = (
     { discard: true }
   )
 
-/** Records of one transaction, which holds up the others, and in SQLite the thread. */
-const groupRecords = 1_000
-
 interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
   readonly bound: { readonly limitBytes: number }
@@ -165,47 +159,18 @@ const admit = (sql: SqlClient, offers: ReadonlyArray<Offer>) =>
     return decision
   })
 
-/** In order, with at most so many records in each group; a larger offer is a group of its own. */
-const inGroups = <A extends { readonly item: Offer }>(
-  waiting: Arr.NonEmptyReadonlyArray<A>
-): ReadonlyArray<ReadonlyArray<A>> =>
-  Arr.chop(waiting, (rest): [ReadonlyArray<A>, ReadonlyArray<A>] => {
-    let records = 0
-    const end = rest.findIndex(({ item }, index) => {
-      records += item.entries.length
-      return index > 0 && records > groupRecords
-    })
-    return end === -1 ? [rest, []] : [rest.slice(0, end), rest.slice(end)]
-  })
-
-/** A lock or a lost connection, which is no matter of one offer. */
-const concernsAll = ({ kind }: StoreUnavailable): boolean => kind === "locked" || kind === "unanswered"
-
-/**
- * Offers that wait together are decided by one write, and each gets its own answer: one by one they would wait for each other. When the
- * write fails, each of them runs alone.
- */
+/** Offers that wait together are decided by one write, and each gets its own answer: one by one they would wait for each other. */
 export const makeOffer = (
   { sql, write }: Database,
   wakeUp: () => void
-): Effect.Effect<(offer: Offer) => Stored<SpoolAdmission>, never, Scope.Scope> => {
-  const offerTogether = (offers: ReadonlyArray<Offer>) =>
-    write("spool")("Spool.offer", admit(sql, offers), ({ stored }) => {
-      if (stored.length > 0) wakeUp()
-    })
-  const settleGroup = (
-    group: ReadonlyArray<Waiting<Offer, SpoolAdmission, StoreUnavailable>>
-  ): Effect.Effect<void> =>
-    Effect.flatMap(Effect.exit(offerTogether(group.map(({ item }) => item))), (exit) => {
-      if (
-        group.length > 1 &&
-        Exit.isFailure(exit) &&
-        !Option.exists(Cause.failureOption(exit.cause), concernsAll)
-      )
-        return Effect.forEach(group, (waiting) => settleGroup([waiting]), { discard: true })
-      for (const [index, { settle }] of group.entries())
-        settle(Exit.map(exit, ({ admissions }) => admissions[index] ?? "full"))
-      return Effect.void
-    })
-  return makeGroups((waiting) => Effect.forEach(inGroups(waiting), settleGroup, { discard: true }))
-}
+): Effect.Effect<(offer: Offer) => Stored<SpoolAdmission>, never, Scope.Scope> =>
+  makeGroups(
+    (offers) =>
+      Effect.map(
+        write("spool")("Spool.offer", admit(sql, offers), ({ stored }) => {
+          if (stored.length > 0) wakeUp()
+        }),
+        ({ admissions }) => admissions
+      ),
+    ({ entries }) => entries.length
+  )
