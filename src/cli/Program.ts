@@ -127,11 +127,7 @@ const withHostConsole = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     )
   )
 
-type Failure =
-  | ValidationError.ValidationError
-  | CommandFailed
-  | CursorInvalid
-  | StoreUnavailable
+type Failure = ValidationError.ValidationError | CommandFailed | CursorInvalid | StoreUnavailable
 
 const nouns: Readonly<Record<string, { readonly descriptor: CommandDescriptor.Command<unknown> }>> = {
   ...{ reports, deliveries, webhooks, recipients, telemetry }

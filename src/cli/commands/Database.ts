@@ -108,7 +108,9 @@ export const restore = Command.make(
   ({ file, json: asJson, overwrite, verify: verifyOnly }) =>
     Effect.gen(function* () {
       if (verifyOnly) {
-        const verified = Effect.mapError(Backup.verifyBackup(file), ({ fix, summary }) => refuse(summary, fix))
+        const verified = Effect.mapError(Backup.verifyBackup(file), ({ fix, summary }) =>
+          refuse(summary, fix)
+        )
         return yield* printRecord({ usable: true, ...(yield* verified) }, asJson)
       }
       const restored = yield* Backup.restore(yield* databasePlace, file, { overwrite })
@@ -125,7 +127,7 @@ export const migrate = Command.make("migrate", { json }, (given) =>
   databasePlace.pipe(
     Effect.flatMap((settings) => databaseFromSettings(settings, { migrate: true })),
     Effect.scoped,
-    Effect.flatMap(({ name: database, schema: { found: from } }) => {
+    Effect.flatMap(({ foundSchema: from, name: database }) => {
       const to = latestMigration
       return printRecord({ database, from, to, migrated: from < to }, given.json)
     })

@@ -36,7 +36,7 @@ const meanings: Readonly<Record<StoreFailureKind, Wording & { readonly codes?: R
     phrase: "is corrupt, or not a database",
     fix: "restore a backup with music-backend restore, or set MUSIC_DATABASE_PATH to the right file"
   },
-  // It is not of this version. When it is opened the code is `newer`, `older`, `empty`, `unreleased`, `foreign` for one of another
+  // It is not of this version. When it is opened the code is `newer`, `older`, `unreleased`, `foreign` for one of another
   // program, or `ENOENT` for a file that is not there yet.
   schema: { phrase: "lacks migrations of this version", fix: "run music-backend migrate" },
   // A right, a folder, a login or a certificate is missing, its file was moved, it is closed, or a statement failed.

@@ -1,14 +1,13 @@
 /** The migrations. A released one is never changed; a new one is added. */
 import type { SqlClient } from "@effect/sql/SqlClient"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { type Database, type Stored, StoreUnavailable } from "../../../services/Store.ts"
-import { OptionalText, OptionalWhole } from "../../../services/store/Rows.ts"
+import { type Database, StoreUnavailable } from "../../../services/Store.ts"
+import { Whole } from "../../../services/store/Rows.ts"
 import { first, run, type Statements } from "../../../services/store/Statements.ts"
-import { type Driver, makeDatabase } from "../Database.ts"
+import { type Driver, makeAccess, makeDatabase } from "../../../services/store/Database.ts"
 import baseline from "./0001_baseline.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
@@ -54,25 +53,17 @@ export const migrate = (sql: SqlClient): Statements<void> =>
   })
 
 /** The number of the last migration that a database records, or 0, and the name of the first one. */
-interface History {
-  readonly latest: number
-  readonly origin: string
-}
+const History = Schema.Struct({ latest: Whole, origin: Schema.String })
+type History = typeof History.Type
 const none: History = { latest: 0, origin: baselineName }
-const Recorded = Schema.Struct({ latest: OptionalWhole, origin: OptionalText })
 
 export const recordedSchema = (sql: SqlClient): Statements<History> =>
   Effect.map(
-    first(Recorded)(sql`
-      SELECT MAX(migration_id) AS latest, (SELECT name FROM ${sql(migrationsTable)} WHERE migration_id = 1) AS origin
+    first(History)(sql`
+      SELECT COALESCE(MAX(migration_id), ${none.latest}) AS latest,
+        COALESCE(MAX(CASE migration_id WHEN 1 THEN name END), ${none.origin}) AS origin
       FROM ${sql(migrationsTable)}`),
-    (recorded) => {
-      const { latest, origin } = Option.getOrElse(recorded, () => ({ latest: Option.none(), origin: Option.none() }))
-      return {
-        latest: Option.getOrElse(latest, () => none.latest),
-        origin: Option.getOrElse(origin, () => none.origin)
-      }
-    }
+    Option.getOrElse(() => none)
   )
 
 /**
@@ -100,14 +91,14 @@ export const checkHistory = (
   return latest === latestMigration
     ? Effect.void
     : refuse(
-        latest === 0 ? "empty" : "older",
+        "older",
         `has an older schema than this version of the program needs (${latest}, needed ${latestMigration})`,
         "run music-backend migrate, or start the server once"
       )
 }
 
 /** Missing migrations can be made. */
-export const canMigrate = ({ code }: StoreUnavailable): boolean => code === "empty" || code === "older"
+export const canMigrate = ({ code }: StoreUnavailable): boolean => code === "older"
 
 /** Fails when a migration of this version is missing. One that a newer version has added since disturbs nothing. */
 export const checkSchema = ({ name, sql }: Database): Statements<void> =>
@@ -116,17 +107,18 @@ export const checkSchema = ({ name, sql }: Database): Statements<void> =>
   )
 
 export interface OpenedDatabase extends Database {
-  /** The schema that was found, and how long its migration took, if there was one. */
-  readonly schema: { readonly found: number; readonly migrationMillis: Option.Option<number> }
+  /** The number of the last migration that it had. */
+  readonly foundSchema: number
 }
 
 /** Of SQLite, and of Postgres. */
 const isMissingTable = ({ code }: StoreUnavailable): boolean => code === "SQLITE_ERROR" || code === "42P01"
 
-/** The database of a driver, of this version's schema. `migration` brings it there; without one it is refused where something is missing. */
+/** The database of a driver. Where migrations are missing, `migrator` runs them, or without `migrates` it is refused. */
 export const openSchema = (
   driver: Driver,
-  migration: Option.Option<Stored<void>>
+  migrates: boolean,
+  migrator: Effect.Effect<Driver, StoreUnavailable, Scope.Scope> = Effect.succeed(driver)
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const database = yield* makeDatabase(driver)
@@ -134,24 +126,22 @@ export const openSchema = (
     const recorded = Effect.catchIf(read("Store.open", recordedSchema(sql)), isMissingTable, () =>
       Effect.succeed(none)
     )
+    const migration = Effect.flatMap(migrator, ({ transaction }) =>
+      makeAccess(driver)("Store.migrate", transaction("schema", ["Store.migrate"], migrate(sql)))
+    )
     const before = yield* recorded
-    const check = checkHistory(name, before)
-    const opened = { ...database, schema: { found: before.latest, migrationMillis: Option.none() } }
-    if (Option.isNone(migration)) return yield* Effect.as(check, opened)
-    return yield* check.pipe(
-      // Only a write shows that the database is writable.
-      Effect.zipRight(write("schema")("Store.open", emptyWrite(sql))),
-      Effect.as(opened),
-      Effect.catchIf(canMigrate, () =>
-        Effect.gen(function* () {
-          const [duration] = yield* Effect.timed(migration.value)
-          // A newer version may have migrated in between.
-          yield* checkHistory(name, yield* recorded)
-          return {
-            ...opened,
-            schema: { found: before.latest, migrationMillis: Option.some(Duration.toMillis(duration)) }
-          }
-        })
+    yield* checkHistory(name, before).pipe(
+      Effect.catchIf(
+        (failure) => migrates && canMigrate(failure),
+        () =>
+          Effect.scoped(migration).pipe(
+            Effect.zipRight(recorded),
+            // A newer version may have migrated in between.
+            Effect.flatMap((after) => checkHistory(name, after))
+          )
       )
     )
+    // Only a write shows that the database is writable.
+    if (migrates) yield* write("schema")("Store.open", emptyWrite(sql))
+    return { ...database, foundSchema: before.latest }
   })

@@ -19,8 +19,8 @@ import { waitWithinDeadline } from "../../../services/store/Groups.ts"
 import { Whole } from "../../../services/store/Rows.ts"
 import { first } from "../../../services/store/Statements.ts"
 import { kindOf, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
-import { type Driver, makeAccess } from "../Database.ts"
-import { migrate, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
+import type { Driver } from "../../../services/store/Database.ts"
+import { type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
 
 export interface PgOptions {
   /** Connections of this process; default 10. */
@@ -148,7 +148,13 @@ const detached = <A, E>(access: Effect.Effect<A, E>) =>
 
 const Size = Schema.Struct({ data: Whole })
 
-const makeDriver = (name: string, url: Redacted.Redacted, limit: number, lockWait: number, timeouts: Timeouts) =>
+const makeDriver = (
+  name: string,
+  url: Redacted.Redacted,
+  limit: number,
+  lockWait: number,
+  timeouts: Timeouts
+) =>
   Effect.gen(function* () {
     const pool = yield* openPool(url, limit, timeouts)
     const sql = yield* PgClient.fromPool({ acquire: Effect.succeed(pool) }).pipe(
@@ -208,7 +214,10 @@ const makeDriver = (name: string, url: Redacted.Redacted, limit: number, lockWai
       transaction,
       size: Effect.map(
         read(first(Size)(sql`SELECT pg_database_size(current_database()) AS data`)),
-        (size) => ({ data: Option.match(size, { onNone: () => 0, onSome: ({ data }) => data }), file: Option.none() })
+        (size) => ({
+          data: Option.match(size, { onNone: () => 0, onSome: ({ data }) => data }),
+          file: Option.none()
+        })
       ),
       pool: () =>
         Option.some({
@@ -235,11 +244,6 @@ export const openPostgres = (
     })
     const driver = yield* makeDriver(name, url, connections, lockWait, timeouts)
     // On a connection of its own.
-    const migration = makeDriver(name, url, 1, lockWait, { ...timeouts, ...unhurried }).pipe(
-      Effect.flatMap(({ sql, transaction }) =>
-        makeAccess(driver)("Store.migrate", transaction("schema", ["Store.migrate"], migrate(sql)))
-      ),
-      Effect.scoped
-    )
-    return yield* openSchema(driver, migrates ? Option.some(migration) : Option.none())
+    const migrator = makeDriver(name, url, 1, lockWait, { ...timeouts, ...unhurried })
+    return yield* openSchema(driver, migrates, migrator)
   })

@@ -229,11 +229,7 @@ const lockDatabase = (database: string): Effect.Effect<void, StoreUnavailable, S
     Effect.catchAll((failure) => {
       if (failure.kind === "corrupt") return Effect.void
       return failure.kind === "locked"
-        ? refuse(
-            nameOf(database),
-            "is in use",
-            "stop all servers and tools that have it open, and try again"
-          )
+        ? refuse(nameOf(database), "is in use", "stop all servers and tools that have it open, and try again")
         : failure
     })
   )

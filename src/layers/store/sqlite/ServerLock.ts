@@ -12,12 +12,13 @@ import { Drain } from "../../../services/Drain.ts"
 import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { run } from "../../../services/store/Statements.ts"
-import { isBusy, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
+import { type DatabaseFailure, isBusy, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
 import { openConnection } from "./SqliteClient.ts"
 import { createFile, keepOwner, locateFile, nameOf } from "./SqliteFiles.ts"
 
 const stopping = "stopping"
-const isStopping = ({ code }: StoreUnavailable): boolean => code === stopping
+const isStopping = (error: DatabaseFailure): boolean =>
+  error._tag === "StoreUnavailable" && error.code === stopping
 
 /**
  * Holds the lock of the database at `path` until the scope closes. Fails while another server serves; waits for one that stops, for
@@ -33,16 +34,14 @@ export const lockForServer = (
     const file = yield* locateFile(path, true)
     const lockFile = `${file}-lock`
     const serverFile = `${file}-server`
-    const failed = toStoreUnavailable(nameOf(lockFile))
     const own = (made: string) => Effect.ignore(Effect.try(() => keepOwner(made, file)))
 
-    yield* Effect.try({ try: () => createFile(lockFile), catch: failed })
+    yield* Effect.try(() => createFile(lockFile))
     yield* own(lockFile)
     const { on, sql } = yield* openConnection(name, lockFile)
     const say = (statement: string) => on(run(sql.unsafe(statement)))
     // It does not wait, which would block the thread, and leaves no journal behind.
-    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"])
-      yield* Effect.mapError(say(`PRAGMA ${pragma}`), failed)
+    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"]) yield* say(`PRAGMA ${pragma}`)
 
     const otherServer = () => {
       const server = Either.try(() => readFileSync(serverFile, "utf8"))
@@ -61,9 +60,7 @@ export const lockForServer = (
       })
     }
     // SQLite grants it to one connection, whatever comes at the same moment. Nothing is written, so the file stays empty.
-    const take = Effect.mapError(say("BEGIN IMMEDIATE"), (error) =>
-      isBusy(error) ? otherServer() : failed(error)
-    )
+    const take = Effect.mapError(say("BEGIN IMMEDIATE"), (error) => (isBusy(error) ? otherServer() : error))
     const waiting = Effect.logInfo("Waiting for the earlier server to stop", {
       database: name,
       at_most_seconds: seconds
@@ -84,4 +81,4 @@ export const lockForServer = (
       () => unmark
     )
     yield* Effect.forkScoped(Effect.zipRight(begun, unmark))
-  })
+  }).pipe(Effect.mapError(toStoreUnavailable(`${nameOf(path)}-lock`)))

@@ -4,14 +4,8 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { any, run, type Statements } from "../../../services/store/Statements.ts"
-import { type Driver, makeAccess } from "../Database.ts"
-import {
-  applicationId,
-  migrate,
-  migrationsTable,
-  type OpenedDatabase,
-  openSchema
-} from "../migrations/Migrations.ts"
+import { type Driver, makeAccess } from "../../../services/store/Database.ts"
+import { applicationId, migrationsTable, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
 import { openConnection } from "./SqliteClient.ts"
 import { identityOf, locateFile, nameOf, sizeOf } from "./SqliteFiles.ts"
 
@@ -107,6 +101,5 @@ export const openDatabase = (
       size: sizeOf(file),
       pool: Option.none
     }
-    const migration = access("Store.migrate", transaction("schema", ["Store.migrate"], migrate(sql)))
-    return yield* openSchema(driver, migrates ? Option.some(migration) : Option.none())
+    return yield* openSchema(driver, migrates)
   })
