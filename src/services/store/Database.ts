@@ -50,7 +50,7 @@ export interface Driver {
   /** Runs a single statement. */
   readonly read: <A>(query: Statements<A>) => Effect.Effect<A, DatabaseFailure>
   /**
-   * Commits all of the statements or nothing, uninterrupted. `operations` name it in the server's list of sessions.
+   * Commits all of the statements or nothing, uninterrupted. `operations` name it, in the server's list of sessions too.
    *
    * Not `sql.withTransaction`: there a failed COMMIT is a defect, and the COMMIT of an aborted transaction, which Postgres answers with a
    * successful ROLLBACK, is a success. And no savepoints: after some errors SQLite ends the transaction itself, and the next savepoint
@@ -58,7 +58,7 @@ export interface Driver {
    */
   readonly transaction: <A>(
     lane: string,
-    operations: ReadonlyArray<string>,
+    operations: string,
     body: Statements<A>
   ) => Effect.Effect<A, DatabaseFailure>
   /** One writer at a time: all lanes are one. */
@@ -107,7 +107,7 @@ export const makeDatabase = (driver: Driver) =>
     const access = makeAccess(driver)
     const makeCommit = (lane: string) =>
       makeGroups((writes: ReadonlyArray<PendingWrite>) => {
-        const operations = writes.map(({ operation }) => operation)
+        const operations = [...new Set(writes.map(({ operation }) => operation))].sort().join(" ")
         return Effect.tap(
           transaction(
             lane,

@@ -127,7 +127,7 @@ export const openSchema = (
       Effect.succeed(none)
     )
     const migration = Effect.flatMap(migrator, ({ transaction }) =>
-      makeAccess(driver)("Store.migrate", transaction("schema", ["Store.migrate"], migrate(sql)))
+      makeAccess(driver)("Store.migrate", transaction("schema", "Store.migrate", migrate(sql)))
     )
     const before = yield* recorded
     yield* checkHistory(name, before).pipe(

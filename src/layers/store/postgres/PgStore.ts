@@ -95,8 +95,8 @@ const openPool = (
  * session. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous holder. READ WRITE: a standby
  * refuses reads too, because it lags behind the server that accepted a write.
  */
-const beginWith = ({ idleInTransaction, lock, statement }: Timeouts): string => `
-  BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+const beginWith = ({ idleInTransaction, lock, statement }: Timeouts): string =>
+  `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
   SET LOCAL statement_timeout = ${statement};
   SET LOCAL lock_timeout = ${lock};
   SET LOCAL idle_in_transaction_session_timeout = ${idleInTransaction}`
@@ -188,8 +188,7 @@ const makeDriver = (
       Effect.gen(function* () {
         const connection = yield* reserve
         const { answers, pipelined } = yield* sending(connection)
-        const names = [...new Set(operations)].sort().join(" ")
-        return yield* connection.executeRaw(`/* ${names} */ ${begin}; ${lockOf(lane)}`, []).pipe(
+        return yield* connection.executeRaw(`/* ${operations} */ ${begin}; ${lockOf(lane)}`, []).pipe(
           Effect.zipRight(Effect.provideService(body, TransactionConnection, [pipelined, 0])),
           Effect.zipLeft(
             Effect.filterOrFail(

@@ -11,7 +11,6 @@ import type * as Scope from "effect/Scope"
 import { Drain } from "../../../services/Drain.ts"
 import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
-import { run } from "../../../services/store/Statements.ts"
 import { type DatabaseFailure, isBusy, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
 import { openConnection } from "./SqliteClient.ts"
 import { createFile, keepOwner, locateFile, nameOf } from "./SqliteFiles.ts"
@@ -38,8 +37,7 @@ export const lockForServer = (
 
     yield* Effect.try(() => createFile(lockFile))
     yield* own(lockFile)
-    const { on, sql } = yield* openConnection(name, lockFile)
-    const say = (statement: string) => on(run(sql.unsafe(statement)))
+    const { say } = yield* openConnection(name, lockFile)
     // It does not wait, which would block the thread, and leaves no journal behind.
     for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"]) yield* say(`PRAGMA ${pragma}`)
 

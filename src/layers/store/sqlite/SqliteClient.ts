@@ -14,27 +14,33 @@ import { type DatabaseFailure, toStoreUnavailable } from "../../../services/stor
 /** What the driver says of a statement that it did not begin. */
 const notPrepared = "Failed to prepare statement "
 
-/**
- * The driver keeps the result of preparing a statement, also a failure: a table that was missing, or a lock, would fail the statement
- * for ever. So such a statement is prepared once more. A failure to prepare without keeping is a defect.
- */
-const preparingAgain = (connection: Connection): Connection => {
-  const unprepared = (text: string, values: ReadonlyArray<unknown>) =>
+/** A failure to prepare is a defect here. */
+const unprepared =
+  (connection: Connection) =>
+  (text: string, values: ReadonlyArray<unknown> = []) =>
     Effect.catchAllDefect(
       Effect.suspend(() => connection.executeUnprepared(text, values, undefined)),
       (cause) => Effect.fail(new SqlError({ cause, message: "Failed to execute statement" }))
     )
+
+/**
+ * The driver keeps the result of preparing a statement, also a failure: a table that was missing, or a lock, would fail the statement
+ * for ever. So such a statement is prepared once more.
+ */
+const preparingAgain = (connection: Connection): Connection => {
   const execute = (text: string, values: ReadonlyArray<unknown>) =>
     Effect.catchIf(
       connection.execute(text, values, undefined),
       ({ message }) => message === notPrepared,
-      () => unprepared(text, values)
+      () => unprepared(connection)(text, values)
     )
   return { ...connection, execute, executeRaw: execute }
 }
 
 export interface SqliteConnection {
   readonly sql: SqlClient
+  /** Runs a statement that is not kept prepared. */
+  readonly say: (statement: string) => Effect.Effect<unknown, SqlError>
   /** Runs statements on the connection. */
   readonly on: <A>(statements: Statements<A>) => Effect.Effect<A, DatabaseFailure>
 }
@@ -64,7 +70,7 @@ export const openConnection = (
     Effect.mapBoth({
       onSuccess: ({ connection, sql }) => {
         const service = TransactionConnection.of([preparingAgain(connection), 0])
-        return { sql, on: Effect.provideService(TransactionConnection, service) }
+        return { sql, say: unprepared(connection), on: Effect.provideService(TransactionConnection, service) }
       },
       onFailure: toStoreUnavailable(database)
     }),

@@ -3,7 +3,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { StoreUnavailable } from "../../../services/Store.ts"
-import { any, run, type Statements } from "../../../services/store/Statements.ts"
+import { any } from "../../../services/store/Statements.ts"
+import type { DatabaseFailure } from "../../../services/store/StoreUnavailable.ts"
 import { type Driver, makeAccess } from "../../../services/store/Database.ts"
 import { applicationId, migrationsTable, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
 import { openConnection } from "./SqliteClient.ts"
@@ -40,19 +41,21 @@ export const openDatabase = (
   Effect.gen(function* () {
     const name = nameOf(path)
     const file = yield* locateFile(path, migrates)
-    const { on: onWriter, sql } = yield* openConnection(name, file)
-    const { on: onReader } = yield* openConnection(name, file)
+    const { on: onWriter, say, sql } = yield* openConnection(name, file)
+    const { on: onReader, say: sayToReader } = yield* openConnection(name, file)
     const opened = identityOf(file)
 
     const access = makeAccess({ name, lockWait })
-    const opening = <A>(statements: Statements<A>, on = onWriter) => access("Store.open", on(statements))
-    yield* opening(run(sql.unsafe(withoutWaiting)))
+    const opening = <A>(attempt: Effect.Effect<A, DatabaseFailure>) => access("Store.open", attempt)
+    yield* opening(say(withoutWaiting))
     // An application id of 0 is a new file, or one whose first opening did not finish.
     const isOwn = yield* opening(
-      any(sql`
+      onWriter(
+        any(sql`
         SELECT 1 FROM pragma_application_id WHERE application_id = ${applicationId} OR application_id = 0 AND (
           NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table')
           OR EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ${migrationsTable}))`)
+      )
     )
     if (!isOwn)
       return yield* new StoreUnavailable({
@@ -64,8 +67,8 @@ export const openDatabase = (
           fix: "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
         }
       })
-    for (const setting of settings) yield* opening(run(sql.unsafe(setting)))
-    for (const setting of [withoutWaiting, inMemory]) yield* opening(run(sql.unsafe(setting)), onReader)
+    for (const setting of settings) yield* opening(say(setting))
+    for (const setting of [withoutWaiting, inMemory]) yield* opening(sayToReader(setting))
 
     // Before it is open, another process, the last to close the database, may remove the log.
     const log = identityOf(`${file}-wal`)
@@ -79,13 +82,12 @@ export const openDatabase = (
         ? Effect.void
         : new StoreUnavailable({ database: name, kind: "other", details })
     )
-    const say = (statement: string) => onWriter(run(sql.unsafe(statement)))
-    const begin = Effect.zipRight(usable, say("BEGIN IMMEDIATE"))
     const commit = say("COMMIT")
     // SQLite may have rolled back already.
     const rollBack = Effect.ignore(say("ROLLBACK"))
-    const transaction: Driver["transaction"] = (_lane, _operations, body) =>
-      begin.pipe(
+    const transaction: Driver["transaction"] = (_lane, operations, body) =>
+      usable.pipe(
+        Effect.zipRight(say(`/* ${operations} */ BEGIN IMMEDIATE`)),
         Effect.zipRight(onWriter(body)),
         Effect.zipLeft(commit),
         Effect.tapErrorCause(() => rollBack),
