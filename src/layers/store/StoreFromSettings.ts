@@ -62,13 +62,14 @@ export const waitForDatabase = <A>(
     )
     const isAway = ({ kind }: StoreUnavailable) => kind === "unanswered"
     let isWaiting = false
-    const report = (failure: StoreUnavailable) => {
+    const report = (failure: StoreUnavailable): Effect.Effect<void> => {
       if (isWaiting || !isAway(failure)) return Effect.void
       isWaiting = true
       const { reason } = failure
       return Effect.logWarning("Waiting for the database", { reason, at_most_seconds: longestWait })
     }
-    const opened = yield* Effect.retry(Effect.tapError(attempt, report), {
+    const reported = Effect.tapError(attempt, report)
+    const opened = yield* Effect.retry(reported, {
       while: isAway,
       schedule: Schedule.intersect(Schedule.spaced("1 second"), recurWithin(longestWait * 1_000))
     })
