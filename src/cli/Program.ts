@@ -14,7 +14,6 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Str from "effect/String"
 import { expectSignal } from "../layers/process/Process.ts"
-import type { BackupFailed } from "../layers/store/backup/Backup.ts"
 import { build, version } from "../schema/Release.ts"
 import { errorCode } from "../services/ErrorCode.ts"
 import type { CursorInvalid } from "../services/store/Pages.ts"
@@ -128,12 +127,7 @@ const withHostConsole = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     )
   )
 
-type Failure =
-  | ValidationError.ValidationError
-  | CommandFailed
-  | CursorInvalid
-  | StoreUnavailable
-  | BackupFailed
+type Failure = ValidationError.ValidationError | CommandFailed | CursorInvalid | StoreUnavailable
 
 const nouns: Readonly<Record<string, { readonly descriptor: CommandDescriptor.Command<unknown> }>> = {
   ...{ reports, deliveries, webhooks, recipients, telemetry }
@@ -148,8 +142,6 @@ const toCommandFailed = (failure: Failure, [first = ""]: ReadonlyArray<string>):
       return failure
     case "StoreUnavailable":
       return failed(69, failure.summary, failure.fix)
-    case "BackupFailed":
-      return failed(69, failure.reason, failure.fix)
     case "CursorInvalid":
       return failed(64, "the cursor of --after does not belong to this list", "use that of the previous page")
     case "CommandMismatch": {

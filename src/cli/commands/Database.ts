@@ -7,8 +7,7 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { backup as copyDatabase } from "../../layers/store/backup/Backup.ts"
-import * as Restore from "../../layers/store/backup/Restore.ts"
+import * as Backup from "../../layers/store/sqlite/Backup.ts"
 import { latestMigration } from "../../layers/store/migrations/Migrations.ts"
 import { recordBackup } from "../../services/store/Logins.ts"
 import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
@@ -62,7 +61,7 @@ const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean)
     const { err } = yield* Host
     const now = new Date(yield* Clock.currentTimeMillis).toISOString()
     const made = `music-${now.replaceAll(/[-:.]/g, "")}.sqlite`
-    const facts = yield* copyDatabase(settings, Option.isSome(keep) ? join(path, made) : path, { overwrite })
+    const facts = yield* Backup.backup(settings, Option.isSome(keep) ? join(path, made) : path, { overwrite })
     // The backup is complete all the same.
     yield* Effect.catchAll(record(settings), ({ summary }) =>
       err(`The time of this backup is not recorded for the metric: ${summary}.`)
@@ -109,10 +108,12 @@ export const restore = Command.make(
   ({ file, json: asJson, overwrite, verify: verifyOnly }) =>
     Effect.gen(function* () {
       if (verifyOnly) {
-        const verified = Effect.mapError(Restore.verifyBackup(file), ({ fix, reason }) => refuse(reason, fix))
+        const verified = Effect.mapError(Backup.verifyBackup(file), ({ fix, summary }) =>
+          refuse(summary, fix)
+        )
         return yield* printRecord({ usable: true, ...(yield* verified) }, asJson)
       }
-      const restored = yield* Restore.restore(yield* databasePlace, file, { overwrite })
+      const restored = yield* Backup.restore(yield* databasePlace, file, { overwrite })
       const { aside, unfiled: doubted, ...facts } = restored
       yield* printRecord({ ...facts, before: Option.getOrNull(aside), doubted }, asJson)
       if (doubted > 0)
@@ -126,7 +127,7 @@ export const migrate = Command.make("migrate", { json }, (given) =>
   databasePlace.pipe(
     Effect.flatMap((settings) => databaseFromSettings(settings, { migrate: true })),
     Effect.scoped,
-    Effect.flatMap(({ name: database, schema: { found: from } }) => {
+    Effect.flatMap(({ foundSchema: from, name: database }) => {
       const to = latestMigration
       return printRecord({ database, from, to, migrated: from < to }, given.json)
     })

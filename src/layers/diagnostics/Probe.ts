@@ -40,7 +40,7 @@ export type CheckProbe = ReturnType<typeof probe>
 
 const judgeFailure = (failure: UpstreamFailure | StoreUnavailable, fixes: Fixes): Verdict => {
   if (failure._tag === "StoreUnavailable")
-    return (failure.code === "empty" || failure.code === "older" ? warn : fail)(failure.summary, failure.fix)
+    return (failure.code === "older" ? warn : fail)(failure.summary, failure.fix)
   const [said, known] =
     failure._tag === "Refused"
       ? [`it answered ${failure.status} ${failure.code}`, fixes[failure.code] ?? fixes[failure.status]]

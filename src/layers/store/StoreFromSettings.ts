@@ -35,47 +35,45 @@ export const databaseFromSettings = (
       )
   })
 
-const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDatabase) =>
+const reportOpened = ({ foundSchema, name }: OpenedDatabase) =>
   Effect.gen(function* () {
     yield* Effect.logInfo("Database opened", {
       database: name,
-      schema_found: found,
+      schema_found: foundSchema,
       schema_needed: latestMigration
     })
-    if (Option.isSome(migrationMillis))
-      yield* Effect.logInfo("Database migrated", {
-        from: found,
-        to: latestMigration,
-        duration_ms: Math.round(migrationMillis.value)
-      })
+    if (foundSchema < latestMigration)
+      yield* Effect.logInfo("Database migrated", { from: foundSchema, to: latestMigration })
   })
 
 /** Seconds. */
 const longestWait = 60
-/** Attempts. */
-const betweenLines = 10
 
-/** Opens a database. While its server does not answer, says so and tries again, for 60 s at most. What a failed attempt opened is freed. */
+/** Opens a database. While its server does not answer, tries again, for 60 s at most. What a failed attempt opened is freed. */
 export const waitForDatabase = <A>(
   open: Effect.Effect<A, StoreUnavailable, Scope.Scope>
 ): Effect.Effect<A, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
-    let failures = 0
-    const report = ({ kind, reason }: StoreUnavailable) =>
-      kind === "unanswered" && failures++ % betweenLines === 0
-        ? Effect.logWarning("Waiting for the database", { reason, at_most_seconds: longestWait })
-        : Effect.void
     const scope = yield* Effect.scope
     const attempt = Effect.acquireUseRelease(
       Scope.fork(scope, ExecutionStrategy.sequential),
       (own) => Scope.extend(open, own),
       (own, exit) => (Exit.isFailure(exit) ? Scope.close(own, exit) : Effect.void)
     )
-    const opened = yield* Effect.retry(Effect.tapError(attempt, report), {
-      while: ({ kind }) => kind === "unanswered",
+    const isAway = ({ kind }: StoreUnavailable) => kind === "unanswered"
+    let isWaiting = false
+    const report = (failure: StoreUnavailable): Effect.Effect<void> => {
+      if (isWaiting || !isAway(failure)) return Effect.void
+      isWaiting = true
+      const { reason } = failure
+      return Effect.logWarning("Waiting for the database", { reason, at_most_seconds: longestWait })
+    }
+    const reported = Effect.tapError(attempt, report)
+    const opened = yield* Effect.retry(reported, {
+      while: isAway,
       schedule: Schedule.intersect(Schedule.spaced("1 second"), recurWithin(longestWait * 1_000))
     })
-    if (failures > 0) yield* Effect.logInfo("The database answers")
+    if (isWaiting) yield* Effect.logInfo("The database answers")
     return opened
   })
 

@@ -2,16 +2,15 @@
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Struct from "effect/Struct"
 import type { TableRecord } from "../Tables.ts"
 import type { Database } from "./Database.ts"
-import { makeGroups, type Waiting } from "./Groups.ts"
+import { makeGroups } from "./Groups.ts"
 import { values, Whole } from "./Rows.ts"
 import { all, inChunks, run, runInChunks, type Statements } from "./Statements.ts"
-import type { Stored, StoreUnavailable } from "./StoreUnavailable.ts"
+import type { Stored } from "./StoreUnavailable.ts"
 
 export interface SpoolEntry extends TableRecord {
   /** Those of its row, which the spool's bound counts. */
@@ -85,9 +84,6 @@ export const countRemoved = (
 ): Statements<void> =>
   changeCounts(sql, rows, ({ bytes }) => ({ [end]: 1, waiting: -1, waiting_bytes: -bytes }))
 
-/** Offers of one transaction, which holds up the others, and in SQLite the thread. An offer has at most 40 records. */
-const groupSize = 100
-
 interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
   readonly bound: { readonly limitBytes: number }
@@ -132,31 +128,25 @@ const admit = (
     return "accepted"
   })
 
-/**
- * Offers that wait together are decided by one write: one by one they would wait for each other. When that fails, or not all of them fit,
- * each is decided alone.
- */
+/** Offers that wait together are decided by one write: one by one they would wait for each other. When not all fit, each is decided alone. */
 export const makeOffer = (
   { sql, write }: Database,
   wakeUp: () => void
 ): Effect.Effect<(offer: Offer) => Stored<SpoolAdmission>, never, Scope.Scope> => {
-  const decide = (
-    group: ReadonlyArray<Waiting<Offer, SpoolAdmission, StoreUnavailable>>
-  ): Effect.Effect<void> => {
-    const entries = group.flatMap(({ item }) => item.entries)
-    const limitBytes = Math.min(...group.map(({ item }) => item.bound.limitBytes))
+  const decide = (offers: ReadonlyArray<Offer>): Stored<ReadonlyArray<SpoolAdmission>> => {
+    const entries = offers.flatMap((offer) => offer.entries)
+    const limitBytes = Math.min(...offers.map(({ bound }) => bound.limitBytes))
     const admitted = write("spool")("Spool.offer", admit(sql, entries, limitBytes), (admission) => {
       if (admission === "accepted") wakeUp()
     })
-    return Effect.flatMap(Effect.exit(admitted), (exit) => {
-      if (group.length > 1 && !(Exit.isSuccess(exit) && exit.value === "accepted"))
-        return Effect.forEach(group, (waiting) => decide([waiting]), {
-          concurrency: "unbounded",
-          discard: true
-        })
-      for (const { settle } of group) settle(exit)
-      return Effect.void
-    })
+    return Effect.flatMap(admitted, (admission) =>
+      admission === "accepted" || offers.length === 1
+        ? Effect.succeed(offers.map(() => admission))
+        : Effect.map(
+            Effect.forEach(offers, (offer) => decide([offer]), { concurrency: "unbounded" }),
+            Arr.flatten
+          )
+    )
   }
-  return makeGroups((waiting) => Effect.forEach(Arr.chunksOf(waiting, groupSize), decide, { discard: true }))
+  return makeGroups(decide, ({ entries }) => entries.length)
 }

@@ -3,19 +3,17 @@
  * `yield* sql`, which begins a span and takes a connection for each statement, and could leave the transaction.
  */
 import { type SqlClient, TransactionConnection } from "@effect/sql/SqlClient"
-import type { SqlError } from "@effect/sql/SqlError"
 import { defaultTransforms, type Statement } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import type * as Option from "effect/Option"
-import type { ParseError } from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { snakeToCamel } from "effect/String"
+import type { DatabaseFailure } from "./StoreUnavailable.ts"
 
 /** One or more statements, all of one transaction. */
-export type Statements<A> = Effect.Effect<A, SqlError | ParseError, TransactionConnection>
+export type Statements<A> = Effect.Effect<A, DatabaseFailure, TransactionConnection>
 
 /** The columns of the statements of this program, so it stays small. */
 const names = new Map<string, string>()
@@ -29,25 +27,21 @@ const toCamelCase = (column: string): string => {
 const transformRows = defaultTransforms(toCamelCase, false).array
 
 /** The rows of a statement, with the columns as the database names them. */
-const execute = (
-  statement: Statement<object>
-): Effect.Effect<ReadonlyArray<object>, SqlError, TransactionConnection> =>
+const execute = (statement: Statement<object>): Statements<ReadonlyArray<object>> =>
   Effect.flatMap(TransactionConnection, ([connection]) => {
     const [text, values] = statement.compile()
     return connection.execute(text, values, undefined)
   })
 
 /**
- * How statements without a result are sent: each is waited for, unless the transaction says otherwise. Postgres need not be asked whether
- * one of them succeeded before it gets the next: after a failure it changes nothing more, and its COMMIT rolls back.
+ * A statement without a result. Postgres is not waited for: it need not be asked whether one of them succeeded before it gets the next,
+ * since after a failure it changes nothing more, and its COMMIT rolls back.
  */
-export class Sending extends Context.Reference<Sending>()("music/Sending", {
-  defaultValue: () => (statement: Statements<void>) => statement
-}) {}
-
-/** A statement without a result. */
 export const run = (statement: Statement<object>): Statements<void> =>
-  Effect.flatMap(Sending, (send) => send(Effect.asVoid(execute(statement))))
+  Effect.flatMap(TransactionConnection, ([connection]) => {
+    const [text, values] = statement.compile()
+    return Effect.asVoid(connection.executeRaw(text, values))
+  })
 
 /** Queries in this order, which Postgres gets in one message. All are answered before this ends, because no transaction can be interrupted. */
 export const together = <const All extends ReadonlyArray<Statements<unknown>>>(

@@ -3,8 +3,12 @@ import { SqlError } from "@effect/sql/SqlError"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import { expect, it } from "vitest"
-import { isConnectionLost, isLocked, toStoreUnavailable } from "../../../src/layers/store/StoreErrors.ts"
-import { StoreUnavailable } from "../../../src/services/Store.ts"
+import {
+  concernsAll,
+  isBusy,
+  StoreUnavailable,
+  toStoreUnavailable
+} from "../../../src/services/store/StoreUnavailable.ts"
 
 const secret = "near 'c:ana': a value"
 const withCode = (code: string) => new SqlError({ cause: Object.assign(new Error(secret), { code }) })
@@ -32,10 +36,9 @@ it.each(rows)("$code is $kind", ({ code, kind }) => {
   expect(unavailable.reason).toContain(`(${code}), in Reports.find`)
   expect(unavailable.reason).not.toContain("c:ana")
   expect(unavailable.fix.length).toBeGreaterThan(10)
-  expect(isLocked(error)).toBe(kind === "locked")
-  // The server ended a statement for its time, and goes on. A code that is not the database's is no answer to a COMMIT.
-  const isOwn = /^(?:E[A-Z]+|CERT_.+)$/.test(code)
-  expect(isConnectionLost(error)).toBe(isOwn || (kind === "unanswered" && code !== "57014"))
+  expect(isBusy(error)).toBe(kind === "locked" || code === "53300")
+  // The server ended a statement for its time, and goes on.
+  expect(concernsAll(error)).toBe(kind === "locked" || (kind === "unanswered" && code !== "57014"))
 })
 
 it.each([
@@ -49,7 +52,7 @@ it.each([
   const error = new SqlError({ cause: new Error(words) })
   expect(translated(error).kind).toBe(kind)
   expect(translated(error).reason).not.toContain(words)
-  expect(isConnectionLost(error)).toBe(true)
+  expect(concernsAll(error)).toBe(kind === "unanswered")
 })
 
 it("the innermost code counts; a missing socket is a server that is away, a malformed row no value", () => {
@@ -65,12 +68,5 @@ it("the innermost code counts; a missing socket is a server that is away, a malf
   ])
   const known = new StoreUnavailable({ database: "Database y", kind: "locked" })
   expect(translated(known)).toBe(known)
-  expect([isLocked(known), isConnectionLost(known)]).toEqual([false, false])
   expect(translated(new StoreUnavailable({ kind: "full" })).database).toBe("Database x")
-})
-
-it("The fix of an answer of PostgreSQL names its address, and that of a file the file's setting", () => {
-  const fixOf = (code: string) => translated(withCode(code)).fix
-  expect(fixOf("28P01")).toMatch(/^correct user, password and database in MUSIC_DATABASE_URL/)
-  expect(fixOf("SQLITE_READONLY")).toMatch(/^set MUSIC_DATABASE_PATH to a file that this user may write/)
 })

@@ -1,17 +1,14 @@
 /** The migrations. A released one is never changed; a new one is added. */
 import type { SqlClient } from "@effect/sql/SqlClient"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { type Database, type Stored, StoreUnavailable } from "../../../services/Store.ts"
-import { type Driver, makeDatabase } from "../Database.ts"
+import { type Database, StoreUnavailable } from "../../../services/Store.ts"
+import { Whole } from "../../../services/store/Rows.ts"
+import { first, run, type Statements } from "../../../services/store/Statements.ts"
+import { type Driver, makeAccess, makeDatabase } from "../../../services/store/Database.ts"
 import baseline from "./0001_baseline.ts"
-import { OptionalText, OptionalWhole } from "../../../services/store/Rows.ts"
-import { applicationId } from "../sqlite/SqliteClient.ts"
-import { all, any, run, type Statements } from "../../../services/store/Statements.ts"
-import { migrationFailed } from "../StoreErrors.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
 const baselineName = "baseline_4"
@@ -22,6 +19,9 @@ const migrations = [{ id: 1, name: baselineName, statements: baseline }]
 export const migrationsTable = "migrations"
 
 export const latestMigration = Math.max(...migrations.map(({ id }) => id))
+
+/** "musb": marks a SQLite file as a database of this program. */
+export const applicationId = 0x6d757362
 
 /** A write that reaches the disk and changes nothing. SQLite skips an UPDATE that changes nothing. */
 export const emptyWrite = (sql: SqlClient): Statements<void> =>
@@ -36,7 +36,7 @@ export const emptyWrite = (sql: SqlClient): Statements<void> =>
  * Runs missing migrations, in the caller's transaction; does nothing to a database of this version or of a newer one. Not the library's
  * migrator, which begins transactions of its own and takes a failed insert of its row for a success.
  */
-export const migrate = (sql: SqlClient, database: string) =>
+export const migrate = (sql: SqlClient): Statements<void> =>
   Effect.gen(function* () {
     yield* run(sql`
       CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
@@ -50,33 +50,20 @@ export const migrate = (sql: SqlClient, database: string) =>
       yield* run(sql`INSERT INTO ${sql(migrationsTable)} (migration_id, name) VALUES (${id}, ${name})`)
     }
     yield* emptyWrite(sql)
-  }).pipe(Effect.catchTag("SqlError", (error) => Effect.fail(migrationFailed(database, error))))
+  })
 
-const History = Schema.Struct({ latest: OptionalWhole, origin: OptionalText })
+/** The number of the last migration that a database records, or 0, and the name of the first one. */
+const History = Schema.Struct({ latest: Whole, origin: Schema.String })
+type History = typeof History.Type
+const none: History = { latest: 0, origin: baselineName }
 
-/** Which migrations a database records: the number of the last one, or 0, and the name of the first one. */
-export const recordedSchema = (
-  sql: SqlClient
-): Statements<{ readonly latest: number; readonly origin: string }> =>
+export const recordedSchema = (sql: SqlClient): Statements<History> =>
   Effect.map(
-    all(History)(sql`
-      SELECT MAX(migration_id) AS latest, (SELECT name FROM ${sql(migrationsTable)} WHERE migration_id = 1) AS origin
+    first(History)(sql`
+      SELECT COALESCE(MAX(migration_id), ${none.latest}) AS latest,
+        COALESCE(MAX(CASE migration_id WHEN 1 THEN name END), ${none.origin}) AS origin
       FROM ${sql(migrationsTable)}`),
-    ([row]) => ({
-      latest: Option.getOrElse(row?.latest ?? Option.none(), () => 0),
-      origin: Option.getOrElse(row?.origin ?? Option.none(), () => baselineName)
-    })
-  )
-
-const hasHistory = ({ sql, read }: Database) =>
-  read(
-    "Store.open",
-    any(
-      sql.onDialectOrElse({
-        pg: () => sql`SELECT 1 WHERE to_regclass(${migrationsTable}) IS NOT NULL`,
-        orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ${migrationsTable}`
-      })
-    )
+    Option.getOrElse(() => none)
   )
 
 /**
@@ -85,7 +72,7 @@ const hasHistory = ({ sql, read }: Database) =>
  */
 export const checkHistory = (
   database: string,
-  { latest, origin }: Effect.Effect.Success<ReturnType<typeof recordedSchema>>
+  { latest, origin }: History
 ): Effect.Effect<void, StoreUnavailable> => {
   const refuse = (code: string, phrase: string, fix: string) =>
     new StoreUnavailable({ database, kind: "schema", code, details: { phrase, fix } })
@@ -104,64 +91,57 @@ export const checkHistory = (
   return latest === latestMigration
     ? Effect.void
     : refuse(
-        latest === 0 ? "empty" : "older",
+        "older",
         `has an older schema than this version of the program needs (${latest}, needed ${latestMigration})`,
         "run music-backend migrate, or start the server once"
       )
 }
 
 /** Missing migrations can be made. */
-export const canMigrate = ({ code }: StoreUnavailable): boolean => code === "empty" || code === "older"
+export const canMigrate = ({ code }: StoreUnavailable): boolean => code === "older"
 
 /** Fails when a migration of this version is missing. One that a newer version has added since disturbs nothing. */
-export const checkSchema = ({ name, read, sql }: Database): Effect.Effect<void, StoreUnavailable> =>
-  read("Store.check", recordedSchema(sql)).pipe(
-    Effect.flatMap((history) => checkHistory(name, history)),
-    Effect.catchIf(
-      ({ code }) => code === "newer",
-      () => Effect.void
-    )
+export const checkSchema = ({ name, sql }: Database): Statements<void> =>
+  Effect.flatMap(recordedSchema(sql), ({ latest, origin }) =>
+    checkHistory(name, { latest: Math.min(latest, latestMigration), origin })
   )
 
-/** The schema of a database when it was opened, and how long its migration took, if there was one. */
-interface OpenedSchema {
-  readonly found: number
-  readonly migrationMillis: Option.Option<number>
-}
-
 export interface OpenedDatabase extends Database {
-  readonly schema: OpenedSchema
+  /** The number of the last migration that it had. */
+  readonly foundSchema: number
 }
 
-/** The database of a driver, of this version's schema. `migration` brings it there; without one it is refused where something is missing. */
+/** Of SQLite, and of Postgres. */
+const isMissingTable = ({ code }: StoreUnavailable): boolean => code === "SQLITE_ERROR" || code === "42P01"
+
+/** The database of a driver. Where migrations are missing, `migrator` runs them, or without `migrates` it is refused. */
 export const openSchema = (
   driver: Driver,
-  migration: Option.Option<Stored<unknown>>
+  migrates: boolean,
+  migrator: Effect.Effect<Driver, StoreUnavailable, Scope.Scope> = Effect.succeed(driver)
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const database = yield* makeDatabase(driver)
-    const recorded = database.read("Store.open", recordedSchema(driver.sql))
-    const before = (yield* hasHistory(database)) ? yield* recorded : { latest: 0, origin: baselineName }
-    const check = checkHistory(database.name, before)
-    const opened = (migrationMillis: Option.Option<number>) => ({
-      ...database,
-      schema: { found: before.latest, migrationMillis }
-    })
-    return yield* Option.match(migration, {
-      onNone: () => Effect.as(check, opened(Option.none())),
-      onSome: (migrate) =>
-        check.pipe(
-          // Only a write shows that the database is writable.
-          Effect.zipRight(database.write("schema")("Store.open", emptyWrite(driver.sql))),
-          Effect.as(opened(Option.none())),
-          Effect.catchIf(canMigrate, () =>
-            Effect.gen(function* () {
-              const [duration] = yield* Effect.timed(migrate)
-              // A newer version may have migrated in between.
-              yield* checkHistory(database.name, yield* recorded)
-              return opened(Option.some(Duration.toMillis(duration)))
-            })
+    const { name, read, sql, write } = database
+    const recorded = Effect.catchIf(read("Store.open", recordedSchema(sql)), isMissingTable, () =>
+      Effect.succeed(none)
+    )
+    const migration = Effect.flatMap(migrator, ({ transaction }) =>
+      makeAccess(driver)("Store.migrate", transaction("schema", "Store.migrate", migrate(sql)))
+    )
+    const before = yield* recorded
+    yield* checkHistory(name, before).pipe(
+      Effect.catchIf(
+        (failure) => migrates && canMigrate(failure),
+        () =>
+          Effect.scoped(migration).pipe(
+            Effect.zipRight(recorded),
+            // A newer version may have migrated in between.
+            Effect.flatMap((after) => checkHistory(name, after))
           )
-        )
-    })
+      )
+    )
+    // Only a write shows that the database is writable.
+    if (migrates) yield* write("schema")("Store.open", emptyWrite(sql))
+    return { ...database, foundSchema: before.latest }
   })

@@ -11,15 +11,13 @@ import type * as Scope from "effect/Scope"
 import { Drain } from "../../../services/Drain.ts"
 import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
-import { isLocked, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
-import { createFile, keepOwner } from "./PrivateFile.ts"
-import { openClient, preparingAgain } from "./SqliteClient.ts"
-import { locateFile, nameOf } from "./SqliteFiles.ts"
-
-const betweenAttempts = "100 millis"
+import { type DatabaseFailure, isBusy, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
+import { openConnection } from "./SqliteClient.ts"
+import { createFile, keepOwner, locateFile, nameOf } from "./SqliteFiles.ts"
 
 const stopping = "stopping"
-const isStopping = ({ code }: StoreUnavailable): boolean => code === stopping
+const isStopping = (error: DatabaseFailure): boolean =>
+  error._tag === "StoreUnavailable" && error.code === stopping
 
 /**
  * Holds the lock of the database at `path` until the scope closes. Fails while another server serves; waits for one that stops, for
@@ -32,25 +30,16 @@ export const lockForServer = (
   Effect.gen(function* () {
     const { begun } = yield* Drain
     const name = nameOf(path)
-    const file = yield* locateFile(path, { create: true })
+    const file = yield* locateFile(path, true)
     const lockFile = `${file}-lock`
     const serverFile = `${file}-server`
-    const unmark = Effect.ignore(Effect.try(() => rmSync(serverFile, { force: true })))
     const own = (made: string) => Effect.ignore(Effect.try(() => keepOwner(made, file)))
-    // Never through a link that is there.
-    const mark = Effect.try(() =>
-      writeFileSync(serverFile, `process ${process.pid} on ${hostname()}`, { flag: "wx", mode: 0o600 })
-    ).pipe(Effect.zipRight(own(serverFile)))
 
-    const opening = (error: unknown) => openFailed(nameOf(lockFile), error)
-    yield* Effect.try({ try: () => createFile(lockFile), catch: opening })
+    yield* Effect.try(() => createFile(lockFile))
     yield* own(lockFile)
-    const failed = toStoreUnavailable(nameOf(lockFile), "Store.lock")
-    const { reserve } = yield* openClient(name, lockFile)
-    const { execute } = preparingAgain(yield* Effect.mapError(reserve, failed))
+    const { say } = yield* openConnection(name, lockFile)
     // It does not wait, which would block the thread, and leaves no journal behind.
-    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"])
-      yield* Effect.mapError(execute(`PRAGMA ${pragma}`, [], undefined), failed)
+    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"]) yield* say(`PRAGMA ${pragma}`)
 
     const otherServer = () => {
       const server = Either.try(() => readFileSync(serverFile, "utf8"))
@@ -69,22 +58,25 @@ export const lockForServer = (
       })
     }
     // SQLite grants it to one connection, whatever comes at the same moment. Nothing is written, so the file stays empty.
-    const take = Effect.mapError(execute("BEGIN IMMEDIATE", [], undefined), (error) =>
-      isLocked(error) ? otherServer() : failed(error)
+    const take = Effect.mapError(say("BEGIN IMMEDIATE"), (error) => (isBusy(error) ? otherServer() : error))
+    const waiting = Effect.logInfo("Waiting for the earlier server to stop", {
+      database: name,
+      at_most_seconds: seconds
+    })
+    const taken = Effect.retry(take, {
+      while: isStopping,
+      schedule: Schedule.intersect(Schedule.spaced("100 millis"), recurWithin(seconds * 1_000))
+    })
+    yield* Effect.catchIf(take, isStopping, () => Effect.zipRight(waiting, taken))
+
+    const unmark = Effect.ignore(Effect.try(() => rmSync(serverFile, { force: true })))
+    // Never through a link that is there. Without a mark, on a full disk, a second server waits in vain.
+    const mark = Effect.try(() =>
+      writeFileSync(serverFile, `process ${process.pid} on ${hostname()}`, { flag: "wx", mode: 0o600 })
     )
-    yield* Effect.catchIf(take, isStopping, () =>
-      Effect.zipRight(
-        Effect.logInfo("Waiting for the earlier server to stop", {
-          database: name,
-          at_most_seconds: seconds
-        }),
-        Effect.retry(take, {
-          while: isStopping,
-          schedule: Schedule.intersect(Schedule.spaced(betweenAttempts), recurWithin(seconds * 1_000))
-        })
-      )
+    yield* Effect.acquireRelease(
+      unmark.pipe(Effect.zipRight(mark), Effect.zipRight(own(serverFile)), Effect.ignore),
+      () => unmark
     )
-    // Without a mark, on a full disk, a second server waits in vain.
-    yield* Effect.acquireRelease(Effect.ignore(Effect.zipRight(unmark, mark)), () => unmark)
     yield* Effect.forkScoped(Effect.zipRight(begun, unmark))
-  })
+  }).pipe(Effect.mapError(toStoreUnavailable(`${nameOf(path)}-lock`)))

@@ -1,0 +1,296 @@
+/** Backup of a SQLite database, also while servers write to it, and its restore. A file gets its name when it is complete, checked and synced. */
+import { randomUUID } from "node:crypto"
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync
+} from "node:fs"
+import { basename, dirname, join, resolve } from "node:path"
+import type { SqlClient } from "@effect/sql/SqlClient"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import type { SettingsValues } from "../../../services/Settings.ts"
+import { type Stored, StoreUnavailable } from "../../../services/Store.ts"
+import { any, count, run, type Statements } from "../../../services/store/Statements.ts"
+import { toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
+import { applicationId, canMigrate, checkHistory, recordedSchema } from "../migrations/Migrations.ts"
+import { openConnection } from "./SqliteClient.ts"
+import { createFolder, keepOwner, locateFile, nameOf } from "./SqliteFiles.ts"
+
+type DatabasePlace = Pick<SettingsValues, "databasePath" | "databaseUrl">
+
+interface BackupOptions {
+  /** Replaces an existing file. */
+  readonly overwrite?: boolean
+}
+
+/** A failure that an operator can mend: what it is about, the end of the sentence, and the fix. */
+const refuse = (database: string, phrase: string, fix: string) =>
+  new StoreUnavailable({ database, kind: "other", details: { phrase, fix } })
+
+const failWhen = (condition: boolean, ...refusal: Parameters<typeof refuse>): Stored<void> =>
+  condition ? refuse(...refusal) : Effect.void
+
+/** For failures that have no fix of their own. Nothing was changed. */
+const advise = (fix: string) =>
+  Effect.mapError((failure: StoreUnavailable) =>
+    failure.details === undefined ? new StoreUnavailable({ ...failure, details: { fix } }) : failure
+  )
+
+const refusePostgres = ({ databaseUrl }: DatabasePlace): Stored<void> =>
+  failWhen(
+    Option.isSome(databaseUrl),
+    "the database of MUSIC_DATABASE_URL",
+    "is copied with PostgreSQL's own tools",
+    "run the commands of docs/operations.md, Backup and Restore"
+  )
+
+const isSameFile = (one: string, other: string): boolean => {
+  const [first, second] = [one, other].map((file) => statSync(file, { throwIfNoEntry: false }))
+  return first !== undefined && second !== undefined && first.dev === second.dev && first.ino === second.ino
+}
+
+/** Works on a file without leaving the thread. */
+const operate = <A>(file: string, operation: () => A): Stored<A> =>
+  Effect.try({ try: operation, catch: toStoreUnavailable(nameOf(file)) })
+
+/**
+ * SQLite works without leaving the thread: signals are handled between two steps. Twice, since the event loop may run the first
+ * `setImmediate` before it polls for signals.
+ */
+const handleSignals = Effect.async<void>((resume) => {
+  setImmediate(() => setImmediate(() => resume(Effect.void)))
+})
+
+/** Runs statements on a connection, which is closed with the scope. It changes nothing without a write. */
+const onFile = <A>(
+  file: string,
+  use: (sql: SqlClient) => Statements<A>,
+  { readonly = true, subject = nameOf(file) } = {}
+): Effect.Effect<A, StoreUnavailable, Scope.Scope> =>
+  openConnection(subject, file, { readonly }).pipe(
+    Effect.flatMap(({ on, sql }) => on(use(sql))),
+    Effect.mapError(toStoreUnavailable(subject)),
+    Effect.zipLeft(handleSignals)
+  )
+
+/** Files that SQLite keeps beside a database. */
+const companions = ["-wal", "-shm", "-journal"] as const
+
+/** An empty private file beside `target`; removed with the scope unless it was renamed. */
+const partialFile = (target: string): Effect.Effect<string, StoreUnavailable, Scope.Scope> =>
+  Effect.acquireRelease(
+    operate(target, () => {
+      const partial = join(dirname(target), `.${basename(target)}.${randomUUID()}.partial`)
+      closeSync(openSync(partial, "wx", 0o600))
+      return partial
+    }),
+    (partial) =>
+      Effect.sync(() => {
+        for (const suffix of ["", ...companions]) rmSync(`${partial}${suffix}`, { force: true })
+      })
+  )
+
+const sync = (path: string, flags: "r" | "r+"): void => {
+  const descriptor = openSync(path, flags)
+  fsyncSync(descriptor)
+  closeSync(descriptor)
+}
+
+/** Moves the complete file to `target`. File and folder are synced: a rename survives a power cut only with its folder. */
+const publish = (partial: string, target: string): void => {
+  sync(partial, "r+")
+  renameSync(partial, target)
+  sync(dirname(target), "r")
+}
+
+/**
+ * Copies the state at this moment into the empty file `partial`. `VACUUM INTO` reads in one transaction, which holds up no
+ * writer of a WAL database, and keeps application id and schema.
+ */
+const copyDatabase = (from: string, partial: string): Stored<void> =>
+  Effect.scoped(
+    onFile(from, (sql) => run(sql`VACUUM INTO ${partial}`), {
+      subject: `${nameOf(from)}, or its copy in ${dirname(partial)},`
+    })
+  )
+
+/** Reads the whole file; fails unless it is an intact database that this version reads. In messages it is called `subject`. */
+const checkDatabase = (file: string, subject: string) =>
+  onFile(
+    file,
+    (sql) =>
+      Effect.gen(function* () {
+        if (!(yield* any(sql`SELECT 1 FROM pragma_application_id WHERE application_id = ${applicationId}`)))
+          return yield* refuse(subject, "is not a database of this program", "use another file")
+        if (!(yield* any(sql`SELECT 1 FROM pragma_integrity_check WHERE integrity_check = 'ok'`)))
+          return yield* new StoreUnavailable({ database: subject, kind: "corrupt" })
+        const history = yield* recordedSchema(sql)
+        yield* Effect.catchIf(checkHistory(subject, history), canMigrate, () => Effect.void)
+        return { file, bytes: statSync(file).size, schema: history.latest }
+      }),
+    { subject }
+  ).pipe(Effect.scoped)
+
+/** Endings of the database's own files: itself, SQLite's log and index, and the lock and the name of its server. */
+const endings = ["", ...companions, "-lock", "-server"]
+
+/** Writes a copy of the database to `file`, with everything that was committed before the start. */
+export const backup = (place: DatabasePlace, file: string, { overwrite = false }: BackupOptions = {}) =>
+  Effect.gen(function* () {
+    yield* refusePostgres(place)
+    const target = resolve(file)
+    const database = yield* locateFile(place.databasePath, false)
+    yield* failWhen(
+      endings.some((ending) => isSameFile(`${database}${ending}`, target)),
+      target,
+      "is a file of the database itself",
+      "choose another name for the copy"
+    )
+    yield* failWhen(
+      existsSync(target) && !overwrite,
+      `the file ${target}`,
+      "exists already",
+      "choose another name, or add --overwrite"
+    )
+    // SQLite would read it as that of the copy, and find other data there than was checked.
+    const log = ["-wal", "-journal"].map((suffix) => `${target}${suffix}`).find((file) => existsSync(file))
+    yield* failWhen(
+      log !== undefined,
+      `${log}`,
+      "is left of another database of that name",
+      "stop what has it open. Then remove it together with that database, or choose another name for the copy"
+    )
+    const partial = yield* partialFile(target)
+    yield* copyDatabase(database, partial)
+    const facts = yield* checkDatabase(partial, `the copy of ${nameOf(database)}`)
+    yield* operate(target, () => publish(partial, target))
+    return { ...facts, file: target }
+  }).pipe(
+    advise(
+      "choose an existing, writable folder with free space; if the database is damaged, restore an earlier backup"
+    ),
+    Effect.scoped
+  )
+
+/** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
+export const verifyBackup = (file: string) =>
+  advise("check the name of the file, or use another backup")(checkDatabase(resolve(file), nameOf(file)))
+
+/**
+ * What the copy cannot know (docs/operations.md has the same for Postgres). Digests of sessions are removed: they may be of sessions that
+ * ended since. A report that is not filed in the backup may have an issue by now: it is marked as sent once more, at its creation, by a
+ * sender that was lost, so that all searches are made first. A failed delivery stays failed; a retry makes the same searches. Returns
+ * how many were marked.
+ */
+const reconcile = (sql: SqlClient): Statements<number> => {
+  const created = sql`
+    COALESCE((SELECT reports.created_at FROM reports WHERE reports.id = deliveries.subject), created_at)`
+  return Effect.zipRight(
+    run(sql`DELETE FROM session_digests`),
+    count(sql`
+      UPDATE deliveries SET
+        state = CASE WHEN state = 'waiting' THEN 'unknown' ELSE state END,
+        attempts = attempts + 1, looks = 0, sent_at = ${created}, available_at = ${created},
+        fence = fence + 1, lease_until = NULL
+      WHERE kind = 'report' AND state <> 'delivered'
+      RETURNING id`)
+  )
+}
+
+const locking = [
+  "PRAGMA busy_timeout = 0",
+  "PRAGMA locking_mode = EXCLUSIVE",
+  "PRAGMA journal_mode = DELETE",
+  "BEGIN EXCLUSIVE"
+]
+
+/**
+ * Locks the database until the scope closes, and merges its log into the file, which is complete without companions then. A
+ * file that is too damaged to be opened cannot be locked; a server that has it open notices the replacement, and accepts
+ * nothing more.
+ */
+const lockDatabase = (database: string): Effect.Effect<void, StoreUnavailable, Scope.Scope> =>
+  onFile(
+    database,
+    (sql) => Effect.forEach(locking, (statement) => run(sql.unsafe(statement)), { discard: true }),
+    { readonly: false }
+  ).pipe(
+    // A connection in exclusive mode only invalidates the journal of its last commit, and never deletes it.
+    Effect.zipRight(operate(database, () => rmSync(`${database}-journal`, { force: true }))),
+    Effect.catchAll((failure) => {
+      if (failure.kind === "corrupt") return Effect.void
+      return failure.kind === "locked"
+        ? refuse(nameOf(database), "is in use", "stop all servers and tools that have it open, and try again")
+        : failure
+    })
+  )
+
+const moveCompanions = (from: string, to: string): void => {
+  for (const suffix of companions)
+    if (existsSync(`${from}${suffix}`)) renameSync(`${from}${suffix}`, `${to}${suffix}`)
+}
+
+/**
+ * Moves the copy to the database's name; the old database, with its companions, is kept as `aside`. At every moment the name
+ * leads to a complete database, and never to a new one with the log of the old. After a failure all is as it was.
+ */
+const swap = (partial: string, target: string, aside: string): Stored<void> =>
+  operate(target, () => {
+    keepOwner(partial, existsSync(target) ? target : dirname(target))
+    if (existsSync(target)) linkSync(target, aside)
+    moveCompanions(target, aside)
+    publish(partial, target)
+  }).pipe(
+    Effect.tapError(() =>
+      Effect.sync(() => {
+        moveCompanions(aside, target)
+        if (isSameFile(aside, target)) rmSync(aside)
+      })
+    )
+  )
+
+/**
+ * Replaces the database, which no server may have open, by a copy of the backup `file`. An existing database is replaced only
+ * with `overwrite`, and kept as `aside`. `unfiled` reports were not filed in the backup: they are searched for before they are sent.
+ */
+export const restore = (place: DatabasePlace, file: string, { overwrite = false }: BackupOptions = {}) =>
+  Effect.gen(function* () {
+    yield* refusePostgres(place)
+    const source = resolve(file)
+    const named = resolve(place.databasePath)
+    // The database stays where a link leads to.
+    const database = existsSync(named) ? realpathSync(named) : named
+    yield* failWhen(
+      isSameFile(database, source),
+      source,
+      "is the database itself",
+      "name the backup to restore"
+    )
+    const { schema } = yield* verifyBackup(source)
+    const replaced = existsSync(database)
+    yield* failWhen(
+      replaced && !overwrite,
+      `the database ${database}`,
+      "exists already",
+      "choose another name, or add --overwrite"
+    )
+    yield* operate(database, () => createFolder(dirname(database)))
+    const partial = yield* partialFile(database)
+    yield* copyDatabase(source, partial)
+    const unfiled = yield* Effect.scoped(onFile(partial, reconcile, { readonly: false }))
+    const bytes = statSync(partial).size
+    if (replaced) yield* lockDatabase(database)
+    const at = new Date(yield* Clock.currentTimeMillis).toISOString().replaceAll(/[-:.]/g, "")
+    const aside = `${database}.before-${at}`
+    yield* swap(partial, database, aside)
+    return { file: database, bytes, schema, aside: replaced ? Option.some(aside) : Option.none(), unfiled }
+  }).pipe(advise("check the space on the disk and the rights of this account"), Effect.scoped)
