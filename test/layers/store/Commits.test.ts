@@ -144,11 +144,11 @@ describe("Shared commits", () => {
     yield* write("logins")("Test.next", remember)
   })
 
-  it.scoped("of Postgres have a bound of batches", function* () {
+  it.scoped("of Postgres have a bound of records", function* () {
     const path = yield* postgres.freshPath
     const { spool } = yield* postgres.openStore(path)
-    const offer = (of: number) => spool.offer([sampleEntry(String(of))], { limitBytes: 1_000_000 })
-    yield* Effect.forEach(numbers(350), offer, all)
+    const batch = (of: number) => numbers(300).map((index) => sampleEntry(`${of} ${index}`))
+    yield* Effect.forEach(numbers(10), (index) => spool.offer(batch(index), { limitBytes: 1_000_000 }), all)
     assert.isAtLeast(yield* commitsOf(path), 4)
   })
 
