@@ -173,6 +173,7 @@ describe("Redaction of JSON", () => {
     `{"«${token}»":1,"other":["«${token}»",{"deep":"x «${token}»"}]}`,
     '{"Authorization":"«Digest abc»","Proxy-Authorization":"«any»","other":"kept","Author%69zation":"«opaque»"}',
     '{"authorization":["«Basic short»"],"none":null,"yes":true,"n":1.5}',
+    '{"authorization":{"value":"«opaque»"},"Authorization":["«other»"]}',
     '{"__proto__":{"a":1}}',
     '["Authorization","«Basic dXNlcjpwYXNz»","Accept","text/html"]',
     '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',

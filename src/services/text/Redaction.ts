@@ -51,8 +51,8 @@ const credentials = findPattern(
   new RegExp(
     [
       `(${header}${assigned})(?:${scheme}[${secret}]+|(?:${otherScheme})?(?!${secretWords})[${secret}]{16,})`,
-      // A member of JSON, whatever its value.
-      `("(?:[\\w.-]{0,40}[-_.])?${header}"${gap}:${gap}")(?:[^"\\\\\\n]|\\\\.)+(?=")`,
+      // A member of JSON, or the first of what it holds, whatever its text.
+      `("(?:[\\w.-]{0,40}[-_.])?${header}"${gap}:${gap}(?:\\[${gap}|{${gap}${valueName}${gap})?")(?:[^"\\\\\\n]|\\\\.)+(?=")`,
       // Beside its name only after a scheme: a list of names is ordinary text.
       `(${header}${listed})${scheme}(?!${listedWords})[${secret}]+`,
       // The same without a separator, as in a table.
