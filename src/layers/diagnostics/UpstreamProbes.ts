@@ -46,7 +46,8 @@ const identify = <A, I>(
       method: "GET",
       path,
       headers: dependency === "iam" ? { "silicon-iam-supported-api-versions": "v1" } : {},
-      read: (response) => Either.map(readJson(schema)(response), () => response.date)
+      read: (response) =>
+        Either.map(readJson(schema)(response), () => Date.parse(response.headers.date ?? ""))
     })
     const times = yield* Effect.cached(Effect.zip(answer, Clock.currentTimeMillis))
     const variable = `MUSIC_${dependency.toUpperCase()}_URL`
@@ -83,8 +84,8 @@ const judgeCatalogue = ({ endpoints }: typeof Catalogue.Type): Verdict => {
 /** Seconds: signatures and webhooks are refused from 60 and 300 on (identity-service.md 10.2, 11.2). */
 const skew = { warn: 5, fail: 60 }
 
-const judgeClock = ([theirs, ours]: readonly [theirs: number | undefined, ours: number]): Verdict => {
-  if (theirs === undefined) return skip("IAM tells no time")
+const judgeClock = ([theirs, ours]: readonly [theirs: number, ours: number]): Verdict => {
+  if (Number.isNaN(theirs)) return skip("IAM tells no time")
   const ahead = Math.round((ours - (theirs + 500)) / 1_000)
   const distance = Math.abs(ahead)
   const found = `${distance} seconds ${ahead < 0 ? "behind" : "ahead of"} IAM's`
@@ -180,11 +181,7 @@ const trackerProbe = (client: HttpClient, { tracker }: SettingsValues): CheckPro
       body: { body: "A check of permissions: this request is refused because it has no title." }
     })
   )
-  const filed = Effect.filterOrFail(
-    answer,
-    ({ status }) => status === 422,
-    (response) => gitHubFailure(response, response.date ?? 0)
-  )
+  const filed = Effect.filterOrFail(answer, ({ status }) => status === 422, gitHubFailure)
   const right = `the permission Issues: read and write on ${name}`
   const fixes = {
     bad_credentials: `create a token with ${right}, and set MUSIC_GITHUB_TOKEN`,

@@ -107,11 +107,9 @@ const toMembership = (one: typeof Authorization.Type): Membership => ({
       : Option.some({ type: one.actor_type, public_id: one.public_id })
 })
 
-/**
- * A live token, or none for an inactive one (identity-service.md 6). `now`, in milliseconds, replaces a missing `Date` of the response.
- */
+/** A live token, or none for an inactive one (identity-service.md 6). */
 export const readIntrospection =
-  (plane: Plane, applicationId: string, now: number): ResponseReader<Option.Option<Introspection>> =>
+  (plane: Plane, applicationId: string): ResponseReader<Option.Option<Introspection>> =>
   (response) =>
     Either.flatMap(readLiveOrInactive(response), (live) => {
       if (!live.active) return Either.right(Option.none())
@@ -130,7 +128,7 @@ export const readIntrospection =
           publicId: Option.fromNullable(live.public_id),
           sessionId: live.session_id,
           expiresAt: live.expires_at,
-          answeredAt: response.date ?? now,
+          answeredAt: response.date,
           memberships: listed
             .map(toMembership)
             .sort((one, other) => (one.organisation < other.organisation ? -1 : 1))

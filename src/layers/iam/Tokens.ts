@@ -44,14 +44,14 @@ export const makeTokens = (
       keep: ({ introspection }) => Option.isSome(introspection)
     })
 
-    const introspectOnce = (plane: Plane, token: Redacted.Redacted, now: number, credential?: string) => {
+    const introspectOnce = (plane: Plane, token: Redacted.Redacted, credential?: string) => {
       const id = planeId(plane)
       return ask(plane, {
         operation: "introspect",
         path: introspectPath,
         form: { token: Redacted.value(token), token_type_hint: "access_token" },
         credential,
-        read: readIntrospection(plane, applicationId, now)
+        read: readIntrospection(plane, applicationId)
       }).pipe(
         Effect.tapBoth({
           onSuccess: () => Effect.sync(() => failing.delete(id)),
@@ -68,9 +68,8 @@ export const makeTokens = (
     const introspect: IamService["introspect"] = (plane, token) => {
       const key = tokenKey(plane, token)
       const asked = Effect.gen(function* () {
-        const clock = yield* Effect.clock
-        const introspection = yield* introspectOnce(plane, token, clock.unsafeCurrentTimeMillis(), key)
-        const at = unsafeMonotonicMillis(clock)
+        const introspection = yield* introspectOnce(plane, token, key)
+        const at = yield* monotonicMillis
         if (Option.isSome(introspection))
           credentials.confirm(key, credentials.actorIn(plane, introspection.value.publicId))
         else if (!credentials.isJustReceived(key, at)) yield* credentials.recordRefusal(key, "access")
@@ -138,10 +137,7 @@ export const makeTokens = (
           if (now < probeAt)
             return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
           failing.set(id, now + probePause)
-          return Effect.zipRight(
-            introspectOnce(plane, neverIssuedToken, clock.unsafeCurrentTimeMillis()),
-            spent
-          )
+          return Effect.zipRight(introspectOnce(plane, neverIssuedToken), spent)
         })
       }
 

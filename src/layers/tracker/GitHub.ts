@@ -112,7 +112,7 @@ const makeGitHub = (
   const noted = HttpClient.tap(client, (response) => Effect.sync(() => recordTokenExpiry(response)))
   const upstream = makeUpstream(noted, {
     ...gitHubTarget(settings.url),
-    failureOf: (_, response, now) => gitHubFailure(response, now)
+    failureOf: (_, response) => gitHubFailure(response)
   })
 
   const call = <A>(operation: string, request: GitHubRequest, success: number, read: ResponseReader<A>) =>

@@ -36,12 +36,12 @@ const isLimit = (response: UpstreamResponse): boolean =>
       response.headers["x-ratelimit-remaining"] === "0" ||
       /secondary rate|abuse/i.test(errorOf(response)?.message ?? "")))
 
-const limitPause = (response: UpstreamResponse, now: number): number => {
-  const asked = retryAfterSeconds(response, now)
+const limitPause = (response: UpstreamResponse): number => {
+  const asked = retryAfterSeconds(response)
   if (asked !== undefined) return asked
   const reset = response.headers["x-ratelimit-reset"]
   return response.headers["x-ratelimit-remaining"] === "0" && reset !== undefined && /^\d{1,12}$/.test(reset)
-    ? boundPause(Number(reset) - (response.date ?? now) / 1_000)
+    ? boundPause(Number(reset) - response.date / 1_000)
     : firstPause
 }
 
@@ -68,11 +68,10 @@ const refusalCodes: Readonly<Record<number, string>> = {
 const validationCode = (response: UpstreamResponse): string =>
   errorOf(response)?.errors?.some((error) => isFieldError(error)) === true ? "too_long" : "validation_failed"
 
-/** `now` in milliseconds. */
-export const gitHubFailure = (response: UpstreamResponse, now: number): UpstreamFailure => {
+export const gitHubFailure = (response: UpstreamResponse): UpstreamFailure => {
   const { headers, status } = response
   if (isLimit(response)) {
-    const pause = limitPause(response, now)
+    const pause = limitPause(response)
     return new NotExecuted({ dependency, reason: "rate limit", retryAfterSeconds: pause })
   }
   const code = status === 422 ? validationCode(response) : refusalCodes[status]
@@ -80,7 +79,7 @@ export const gitHubFailure = (response: UpstreamResponse, now: number): Upstream
     ? new Unknown({
         dependency,
         reason: `answered ${status}`,
-        retryAfterSeconds: retryAfterSeconds(response, now)
+        retryAfterSeconds: retryAfterSeconds(response)
       })
     : new Refused({
         dependency,

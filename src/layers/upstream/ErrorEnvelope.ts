@@ -37,12 +37,12 @@ const isRequestId = Schema.is(Schema.String.pipe(Schema.pattern(/^[A-Za-z0-9._-]
  */
 export const envelopeFailure =
   ({ maxRetryAfterSeconds, notExecutedCode, requestIdHeader }: EnvelopeOptions): FailureReader =>
-  (dependency, response, now) => {
+  (dependency, response) => {
     const { headers, status } = response
     if (status < 400)
       return new Unknown({ dependency, reason: `answered ${status}, which is outside its contract` })
     const error = Either.getOrUndefined(readEnvelope(response))?.error
-    const seconds = retryAfterSeconds(response, now, maxRetryAfterSeconds)
+    const seconds = retryAfterSeconds(response, maxRetryAfterSeconds)
     const requestId = [error?.request_id, headers[requestIdHeader]].find(isRequestId)
     const refusal = { dependency, status, requestId }
     if (status === 429)

@@ -8,6 +8,7 @@ import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import * as Cause from "effect/Cause"
+import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
@@ -67,7 +68,7 @@ export const makeSend = (
       : unknown(`lost the connection: ${code}`)
   }
 
-  const send = ({ body, headers, method, path, query }: UpstreamRequest) => {
+  const send = ({ body, headers, method, path, query }: UpstreamRequest, clock: Clock.Clock) => {
     const request = HttpClientRequest.make(method)(`${url}${path}`, {
       urlParams: query,
       headers: { "user-agent": `music-backend/${version}`, accept: "application/json", ...headers },
@@ -76,9 +77,10 @@ export const makeSend = (
     return client.execute(request).pipe(
       Effect.flatMap((response) =>
         Effect.map(readBody(response, maxResponseBytes, tooLarge), (bytes): UpstreamResponse => {
-          const date = Date.parse(response.headers.date ?? "")
           const { headers, status } = response
-          return { status, headers, body: bytes, date: Number.isNaN(date) ? undefined : date }
+          const date = Date.parse(headers.date ?? "")
+          const now = clock.unsafeCurrentTimeMillis()
+          return { status, headers, body: bytes, date: Number.isNaN(date) ? now : date }
         })
       ),
       Effect.mapError((error) => (error._tag === "Unknown" ? error : failureOfError(error))),
@@ -95,7 +97,7 @@ export const makeSend = (
           const left = deadlineAt - unsafeMonotonicMillis(clock)
           const reason = "deadline passed"
           if (left <= 0) return new NotExecuted({ dependency, reason, isLate: true })
-          return Effect.timeoutFail(send(request), {
+          return Effect.timeoutFail(send(request, clock), {
             duration: Math.min(left, timeoutSeconds * 1_000),
             onTimeout: () =>
               left < timeoutSeconds * 1_000
@@ -107,12 +109,8 @@ export const makeSend = (
     )
 }
 
-/** The outcome of a response other than 2xx; `now` in milliseconds. */
-export type FailureReader = (
-  dependency: Dependency,
-  response: UpstreamResponse,
-  now: number
-) => UpstreamFailure
+/** The outcome of a response other than 2xx. */
+export type FailureReader = (dependency: Dependency, response: UpstreamResponse) => UpstreamFailure
 
 interface UpstreamOptions extends UpstreamTarget {
   readonly failureOf: FailureReader
@@ -155,13 +153,12 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
 
   const resultOf = <A>(
     response: UpstreamResponse,
-    read: ResponseReader<A>,
-    now: number
+    read: ResponseReader<A>
   ): Either.Either<A, UpstreamFailure> => {
     const { headers, status } = response
     const rejected = rejectHeaders?.(headers)
     if (rejected !== undefined) return Either.left(new Unknown({ dependency, reason: rejected }))
-    if (status < 200 || status > 299) return Either.left(options.failureOf(dependency, response, now))
+    if (status < 200 || status > 299) return Either.left(options.failureOf(dependency, response))
     return Either.mapLeft(
       read(response),
       (reason) => new Unknown({ dependency, reason: `answered ${status}, but the answer ${reason}` })
@@ -179,7 +176,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
       return send({ ...request, headers }).pipe(
         Effect.flatMap((response) => {
           span?.attribute("http.response.status_code", response.status)
-          return resultOf(response, read, clock.unsafeCurrentTimeMillis())
+          return resultOf(response, read)
         }),
         Effect.onExit((exit) => {
           const seconds = (unsafeMonotonicMillis(clock) - startedAt) / 1_000

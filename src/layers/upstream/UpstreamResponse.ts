@@ -13,8 +13,8 @@ export interface UpstreamResponse {
   readonly headers: Readonly<Record<string, string>>
   /** At most the upstream's `maxResponseBytes`. */
   readonly body: Uint8Array
-  /** The response's own `Date`, milliseconds since the epoch. */
-  readonly date: number | undefined
+  /** The response's own `Date`, or the time of this process when it has none; milliseconds since the epoch. */
+  readonly date: number
 }
 
 /** The body, if it fits. One that declares more bytes is left at once; one that declares no length is counted as it arrives. */
@@ -84,13 +84,12 @@ const maxSeconds = 3_600
 export const boundPause = (seconds: number, max = maxSeconds): number =>
   Math.min(max, Math.max(1, Math.ceil(seconds)))
 
-/** `Retry-After` in whole seconds or as a date, which counts from the response's own `Date`; bounded. `now` in milliseconds. */
+/** `Retry-After` in whole seconds or as a date, which counts from the response's own; bounded. */
 export const retryAfterSeconds = (
   { date, headers }: UpstreamResponse,
-  now: number,
   max = maxSeconds
 ): number | undefined => {
   const value = headers["retry-after"]?.trim() ?? ""
-  const seconds = /^\d{1,9}$/.test(value) ? Number(value) : (Date.parse(value) - (date ?? now)) / 1_000
+  const seconds = /^\d{1,9}$/.test(value) ? Number(value) : (Date.parse(value) - date) / 1_000
   return Number.isNaN(seconds) ? undefined : boundPause(seconds, max)
 }
