@@ -68,8 +68,8 @@ export interface Proof {
   readonly path: string
   /** Ting's own test credentials; present only in a testing plane. */
   readonly testing: Option.Option<{
-    readonly applicationSecret: Redacted.Redacted
-    readonly environmentKey: Redacted.Redacted
+    readonly app_secret: Redacted.Redacted
+    readonly iam_test_key: Redacted.Redacted
   }>
 }
 

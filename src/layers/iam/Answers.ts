@@ -27,27 +27,28 @@ const nilUuid = "00000000-0000-0000-0000-000000000000"
 const disclosable = <A, I>(schema: Schema.Schema<A, I>) => Schema.optional(Schema.NullOr(schema))
 const secretOf = (pattern: RegExp) => Schema.Redacted(Schema.String.pipe(Schema.pattern(pattern)))
 
+const named = <A, I>(name: string, schema: Schema.Schema<A, I>) =>
+  Schema.propertySignature(schema).pipe(Schema.fromKey(name))
+const orNone = { as: "Option", nullable: true } as const
+const GrantedActor = Actor.pipe(Schema.filter(({ public_id, type }) => actorTypeOf(public_id) === type))
+
 const readTokenBody = readJson(
   Schema.Struct({
-    access_token: secretOf(accessTokenPattern),
-    refresh_token: secretOf(refreshTokenPattern),
+    accessToken: named("access_token", secretOf(accessTokenPattern)),
+    refreshToken: named("refresh_token", secretOf(refreshTokenPattern)),
     token_type: Schema.Literal("Bearer"),
-    expires_in: Schema.Int.pipe(Schema.positive()),
+    expiresInSeconds: named("expires_in", Schema.Int.pipe(Schema.positive())),
     scope: Schema.String,
-    actor: disclosable(Actor.pipe(Schema.filter(({ public_id, type }) => actorTypeOf(public_id) === type))),
-    org_id: disclosable(OrganisationId)
+    actor: Schema.optionalWith(GrantedActor, orNone),
+    organisation: Schema.optionalWith(OrganisationId, orNone).pipe(Schema.fromKey("org_id"))
   })
 )
 
 /** A pair of tokens (identity-service.md 5). */
 export const readTokens: ResponseReader<TokenGrant> = (answer) =>
-  Either.map(readTokenBody(answer), (tokens) => ({
-    accessToken: tokens.access_token,
-    refreshToken: tokens.refresh_token,
-    expiresInSeconds: tokens.expires_in,
-    scopes: [...new Set(tokens.scope.split(" "))].filter((name) => name !== "").sort(),
-    actor: Option.fromNullable(tokens.actor),
-    organisation: Option.fromNullable(tokens.org_id),
+  Either.map(readTokenBody(answer), ({ scope, ...tokens }) => ({
+    ...tokens,
+    scopes: [...new Set(scope.split(" "))].filter((name) => name !== "").sort(),
     replayed: answer.headers["idempotency-replayed"] === "true"
   }))
 
@@ -111,29 +112,28 @@ const toMembership = (one: typeof Authorization.Type): Membership => ({
 export const readIntrospection =
   (plane: Plane, applicationId: string): ResponseReader<Option.Option<Introspection>> =>
   (response) =>
-    Either.flatMap(readLiveOrInactive(response), (live) => {
-      if (!live.active) return Either.right(Option.none())
+    Either.gen(function* () {
+      const live = yield* readLiveOrInactive(response)
+      if (!live.active) return Option.none()
       const listed = live.authorizations
       const audiences = [live.client_id, live.audience, ...listed.map(({ audience }) => audience)]
       const environments = listed.map((one) => one.testing_environment_id)
       const organisations = new Set(listed.map(({ org_id }) => org_id))
-      const checked = expectAll(
+      yield* expectAll(
         [audiences.every((id) => id === applicationId), "is for another application"],
         [environments.every((id) => id === environmentIdOf(plane)), "is of another plane"],
         [listed.every(namesMember(live)), "names another member"],
         [organisations.size === listed.length, "lists an organisation twice"]
       )
-      return Either.map(checked, () =>
-        Option.some({
-          publicId: Option.fromNullable(live.public_id),
-          sessionId: live.session_id,
-          expiresAt: live.expires_at,
-          answeredAt: response.date,
-          memberships: listed
-            .map(toMembership)
-            .sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
-        })
-      )
+      return Option.some({
+        publicId: Option.fromNullable(live.public_id),
+        sessionId: live.session_id,
+        expiresAt: live.expires_at,
+        answeredAt: response.date,
+        memberships: listed
+          .map(toMembership)
+          .sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
+      })
     })
 
 const readContextBody = readJson(
@@ -197,21 +197,12 @@ const readProofBody = readJson(
 export const readProof =
   (plane: Plane, path: string): ResponseReader<Proof> =>
   (response) =>
-    Either.map(
-      Either.filterOrLeft(
-        readProofBody(response),
-        ({ testing_context }) => (testing_context == null) === (plane._tag === "Production"),
-        () =>
-          plane._tag === "Production"
-            ? "holds a testing context in production"
-            : "holds no testing context: Ting is not imported into the testing environment"
-      ),
-      ({ access_proof: bearer, testing_context }) => ({
-        bearer,
-        path,
-        testing: Option.map(Option.fromNullable(testing_context), ({ app_secret, iam_test_key }) => ({
-          applicationSecret: app_secret,
-          environmentKey: iam_test_key
-        }))
-      })
-    )
+    Either.gen(function* () {
+      const { access_proof: bearer, testing_context } = yield* readProofBody(response)
+      const isOfPlane = (testing_context == null) === (plane._tag === "Production")
+      yield* expectAll([
+        isOfPlane,
+        "has a testing context in production, or Ting is not imported into the testing environment"
+      ])
+      return { bearer, path, testing: Option.fromNullable(testing_context) }
+    })

@@ -83,8 +83,8 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
 
   const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
   const loginOf = (key: string): Login | undefined => known.get(key)?.login
-  const actorIn = (plane: Plane, publicId: Option.Option<string>): string | undefined =>
-    Option.getOrUndefined(Option.map(publicId, (id) => actorDigest(secret, planeId(plane), id)))
+  const actorIn = (plane: Plane, publicId: string | undefined): string | undefined =>
+    publicId && actorDigest(secret, planeId(plane), publicId)
 
   /** IAM refused it, or revoked it: it is no longer vouched for. A refresh token ends its login. */
   const recordRefusal = (key: string, kind: Kind): Effect.Effect<unknown> =>
@@ -139,10 +139,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         // A replayed login stays the login of its first answer.
         const login = loginOf(spent ?? access) ??
           earlier?.login ?? { name: sessionDigest(spent ?? refresh), actor: undefined }
-        login.actor ??= actorIn(
-          plane,
-          Option.map(grant.actor, ({ public_id }) => public_id)
-        )
+        login.actor ??= actorIn(plane, Option.getOrUndefined(grant.actor)?.public_id)
         // IAM also replays a pair that has ended. It does not say when it issued the pair.
         const hasEnded = refusedUntil.has(access) || refusedUntil.has(refresh)
         const { receivedAt } = earlier ?? { receivedAt: unsafeMonotonicMillis(clock) }

@@ -3,6 +3,7 @@
  * path comes from the catalogue of Ting's endpoints at IAM.
  */
 import { createHmac } from "node:crypto"
+import * as HttpBody from "@effect/platform/HttpBody"
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -12,7 +13,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { makeShare } from "../../services/combinators/Share.ts"
 import { digestOf, randomHex, sha256 } from "../../services/Digest.ts"
-import { Iam, type IamService, type TingEndpoint, type WebhookEvent } from "../../services/Iam.ts"
+import { Iam, type IamService, type TingEndpoint } from "../../services/Iam.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId, productionId, Testing, type TestingPlane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
@@ -37,29 +38,16 @@ const longestHandOver = 500
  * application, not its processes. What is beyond the budget stays for the next process, because several may have stopped together.
  */
 const handOver = ({ leave, take }: IamCalls, { occupy, taken }: Budget) =>
-  Effect.clockWith((clock) => {
+  Effect.gen(function* () {
+    const clock = yield* Effect.clock
     const briefly = makeBounded(1, longestHandOver)
     const times = () => [unsafeMonotonicMillis(clock), clock.unsafeCurrentTimeMillis()] as const
     const leaveAll = (places: Parameters<typeof leave>[1]) =>
       places.length === 0 ? Effect.void : briefly(leave(randomHex(16), places))
-    return briefly(take()).pipe(
-      Effect.flatMap((left) =>
-        leaveAll(
-          occupy(
-            Option.getOrElse(left, () => []),
-            ...times()
-          )
-        )
-      ),
-      Effect.zipRight(Effect.addFinalizer(() => Effect.suspend(() => leaveAll(taken(...times())))))
-    )
+    const left = Option.getOrElse(yield* briefly(take()), () => [])
+    yield* leaveAll(occupy(left, ...times()))
+    yield* Effect.addFinalizer(() => Effect.suspend(() => leaveAll(taken(...times()))))
   })
-
-/** Whether the key of a token (`tokenKey`) may be of the plane of a webhook, which may name no environment. */
-const isOfPlane = (key: string, plane: WebhookEvent["plane"]): boolean => {
-  const id = plane._tag === "Production" ? productionId : Option.getOrUndefined(plane.environmentId)
-  return id === undefined ? !key.startsWith(`${productionId} `) : key.startsWith(`${id} `)
-}
 
 const cataloguePath = `/obo-access/applications/${audience}/endpoints`
 const catalogueMillis = 600_000
@@ -180,14 +168,14 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
           path: "/obo-access/exchanges",
           key,
           headers: { "x-obo-timestamp": String(timestamp), "x-obo-signature": signature },
-          json: {
+          body: HttpBody.unsafeJson({
             org_id: organisation,
             subject_token: Redacted.value(subject),
             audience,
             endpoint_id: endpoint,
             metadata: {},
             request: { method, body_sha256: bodyDigest }
-          },
+          }),
           credential,
           read: readProof(plane, path)
         }).pipe(
@@ -202,8 +190,11 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       prove,
       warmCatalogue: (plane) => Effect.ignore(catalogueOf(plane)),
       resolvePlane,
+      // A webhook of a testing plane may not name it, so it is for the tokens of all testing planes.
       verifyWebhook: (delivery) =>
-        Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))
+        Effect.tap(verifyWebhook(delivery), ({ plane }) =>
+          forgetWhere((key) => key.startsWith(`${productionId} `) === (plane._tag === "Production"))
+        )
     }
   })
 )

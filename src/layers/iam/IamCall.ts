@@ -14,14 +14,13 @@ import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/Upstream.ts"
 import { expectStatus, type ResponseReader } from "../upstream/UpstreamResponse.ts"
 
-/** A call with neither a form nor JSON is a GET. */
 export interface IamRequest<A> {
   /** `exchange` is of an SLT. */
   readonly operation: string
   /** Below `/api/v1`. */
   readonly path: string
-  readonly form?: Readonly<Record<string, string>>
-  readonly json?: unknown
+  /** A call without one is a GET. */
+  readonly body?: HttpBody.HttpBody
   readonly key?: UpstreamKey
   readonly headers?: Readonly<Record<string, string>>
   readonly read: ResponseReader<A>
@@ -36,13 +35,8 @@ export const introspectPath = "/oauth/introspect"
 /** Makes a call within the budget, or fails with 429 and the seconds after which it finds a place. */
 export type Ask = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
 
-const bodyOf = ({
-  form,
-  json
-}: Pick<IamRequest<unknown>, "form" | "json">): HttpBody.HttpBody | undefined => {
-  if (form !== undefined) return HttpBody.urlParams(UrlParams.fromInput(form))
-  return json === undefined ? undefined : HttpBody.unsafeJson(json)
-}
+export const formOf = (fields: Readonly<Record<string, string>>): HttpBody.HttpBody =>
+  HttpBody.urlParams(UrlParams.fromInput(fields))
 
 /** The application's secret in a plane. Nothing falls back to production. */
 export const secretOf = ({ applicationSecret }: SettingsValues["iam"], plane: Plane): Redacted.Redacted =>
@@ -67,10 +61,9 @@ export const makeIamCall = (client: HttpClient, settings: SettingsValues["iam"])
   })
   return (plane, request) =>
     Effect.flatMap(RequestContext, ({ recording }) => {
-      const { headers, key, operation, path, read } = request
+      const { body, headers, key, operation, path, read } = request
       const secret = Redacted.value(secretOf(settings, plane))
       const authorization = `Basic ${Buffer.from(`${settings.applicationId}:${secret}`).toString("base64")}`
-      const body = bodyOf(request)
       return upstream({
         operation,
         method: body === undefined ? "GET" : "POST",

@@ -10,7 +10,7 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import { failureOf, NotExecuted, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { readEmpty, readIntrospection, readTokens } from "./Answers.ts"
 import { type Credentials, tokenKey } from "./Credentials.ts"
-import { type Ask, introspectPath, refusedAs, refusesToken } from "./IamCall.ts"
+import { type Ask, formOf, introspectPath, refusedAs, refusesToken } from "./IamCall.ts"
 
 const maxCachedTokens = 10_000
 /** Milliseconds between two probes of a plane. */
@@ -19,15 +19,9 @@ const probePause = 1_000
 /** Well formed, and never issued. */
 const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)
 
-interface Answer {
-  readonly introspection: Option.Option<Introspection>
-  /** Monotonic milliseconds. */
-  readonly at: number
-}
-
 /**
  * Concurrent introspections of one token share one call. With `introspectionCacheSeconds` above 0 a live answer is cached for that long,
- * never past the token's own expiry. A token that IAM called inactive is not introspected again for a while (`Credentials`), which is
+ * unless its token ends sooner. The introspection that completes a login or refresh is none of the cache. A token that IAM called inactive is not introspected again for a while (`Credentials`), which is
  * longer than any answer is cached.
  */
 export const makeTokens = (
@@ -38,10 +32,11 @@ export const makeTokens = (
   Effect.gen(function* () {
     /** When the next probe is due in the planes whose last introspection failed. */
     const failing = new Map<PlaneId, number>()
-    const cache = yield* makeShare<Answer, UpstreamFailure>({
+    const millis = introspectionCacheSeconds * 1_000
+    const cache = yield* makeShare<Option.Option<Introspection>, UpstreamFailure>({
       capacity: maxCachedTokens,
-      millis: introspectionCacheSeconds * 1_000,
-      keep: ({ introspection }) => Option.isSome(introspection)
+      millis,
+      keep: Option.exists(({ answeredAt, expiresAt }) => answeredAt + millis <= expiresAt * 1_000)
     })
 
     const introspectOnce = (plane: Plane, token: Redacted.Redacted, credential?: string) => {
@@ -49,7 +44,7 @@ export const makeTokens = (
       return ask(plane, {
         operation: "introspect",
         path: introspectPath,
-        form: { token: Redacted.value(token), token_type_hint: "access_token" },
+        body: formOf({ token: Redacted.value(token), token_type_hint: "access_token" }),
         credential,
         read: readIntrospection(plane, applicationId)
       }).pipe(
@@ -69,27 +64,23 @@ export const makeTokens = (
       const key = tokenKey(plane, token)
       const asked = Effect.gen(function* () {
         const introspection = yield* introspectOnce(plane, token, key)
-        const at = yield* monotonicMillis
         if (Option.isSome(introspection))
-          credentials.confirm(key, credentials.actorIn(plane, introspection.value.publicId))
-        else if (!credentials.isJustReceived(key, at)) yield* credentials.recordRefusal(key, "access")
+          credentials.confirm(
+            key,
+            credentials.actorIn(plane, Option.getOrUndefined(introspection.value.publicId))
+          )
+        else if (!credentials.isJustReceived(key, yield* monotonicMillis))
+          yield* credentials.recordRefusal(key, "access")
         else
           return yield* new Unknown({
             dependency: "iam",
             reason: "reports a token as inactive that it has just issued or replayed"
           })
-        return { introspection, at }
+        return introspection
       })
-      return Effect.gen(function* () {
-        const { at, introspection } = yield* cache.get(key, asked, { operation: "introspect" })
-        if (Option.isNone(introspection)) return introspection
-        // IAM's time as of now: its `Date` plus the age of the cached answer.
-        const answeredAt = introspection.value.answeredAt + Math.round((yield* monotonicMillis) - at)
-        if (answeredAt < introspection.value.expiresAt * 1_000)
-          return Option.some({ ...introspection.value, answeredAt })
-        cache.forget(key)
-        return (yield* asked).introspection
-      }).pipe(credentials.unlessRefused(key, Effect.succeedNone))
+      return cache
+        .get(key, asked, { operation: "introspect" })
+        .pipe(credentials.unlessRefused(key, Effect.succeedNone))
     }
 
     /** Around a call that may end tokens: the cached introspections of their login are dropped, and those in flight. */
@@ -120,15 +111,18 @@ export const makeTokens = (
             operation,
             path: "/app-auth/tokens",
             key,
-            form: {
+            body: formOf({
               app_id: applicationId,
               [isRefresh ? "refresh_token" : "slt"]: Redacted.value(presented)
-            },
+            }),
             credential: tokenKey(plane, presented),
             read: readTokens,
             completedBy: (grant) => tokenKey(plane, grant.accessToken)
           }),
-          (grant) => credentials.recordGrant(plane, grant, isRefresh ? presented : undefined)
+          (grant) => {
+            cache.forget(tokenKey(plane, grant.accessToken))
+            return credentials.recordGrant(plane, grant, isRefresh ? presented : undefined)
+          }
         )
         return Effect.clockWith((clock): Effect.Effect<TokenGrant, UpstreamFailure> => {
           const now = unsafeMonotonicMillis(clock)
@@ -158,7 +152,7 @@ export const makeTokens = (
         operation: "revoke",
         path: "/oauth/revoke",
         key,
-        form: { token: Redacted.value(token), token_type_hint: `${kind}_token` },
+        body: formOf({ token: Redacted.value(token), token_type_hint: `${kind}_token` }),
         credential,
         read: readEmpty
       }).pipe(forgetting(plane, token), Effect.zipLeft(credentials.recordRefusal(credential, kind)))

@@ -7,6 +7,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
@@ -51,10 +52,7 @@ const readSigningTime = (secrets: Secrets, delivery: Delivery): Checked<number> 
   })
 
 // Declared instead of Schema.Record, so that decoding does not copy the value.
-const JsonObject = Schema.declare(
-  (value): value is Readonly<Record<string, unknown>> =>
-    typeof value === "object" && value !== null && !Array.isArray(value)
-)
+const JsonObject = Schema.declare(Predicate.isReadonlyRecord)
 const PositiveInt = Schema.Int.pipe(Schema.positive())
 
 const eventFields = {
@@ -115,20 +113,25 @@ const decodeTest = Schema.decodeUnknownEither(
   { onExcessProperty: "error" }
 )
 
+const readEnvelope = (value: unknown) =>
+  Either.gen(function* () {
+    if (!Predicate.hasProperty(value, "test")) {
+      const { data, ...event } = yield* Either.mapLeft(decodeProduction(value), () => "envelope")
+      return { data, event, plane: { _tag: "Production" } as const }
+    }
+    const { test } = yield* Either.mapLeft(decodeTest(value), () => "envelope")
+    const environmentId = Option.fromNullable(test.metadata.environment_id)
+    const plane = { _tag: "Testing", environmentId, keyDigest: sha256(test.testing_key) } as const
+    return { data: test.data, event: test.metadata, plane }
+  })
+
 /** The event of a delivery that was signed at a time; in seconds. `eventId` comes from the header. */
 const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<WebhookEvent> =>
   Either.gen(function* () {
     const eventId = yield* readHeader(delivery, "x-silicon-iam-event-id", uuidPattern)
     yield* expectAll([Math.abs(now - signedAt) <= tolerance, "age"])
     const value = yield* Either.mapLeft(parseJson(delivery.body), () => "JSON")
-    const isTest = Schema.is(JsonObject)(value) && Object.hasOwn(value, "test")
-    const test = isTest
-      ? (yield* Either.mapLeft(decodeTest(value), () => "testing envelope")).test
-      : undefined
-    const { data, ...event } =
-      test === undefined
-        ? yield* Either.mapLeft(decodeProduction(value), () => "production envelope")
-        : { ...test.metadata, data: test.data }
+    const { data, event, plane } = yield* readEnvelope(value)
     yield* expectAll([event.event_id === eventId, "event id"])
     return {
       eventId,
@@ -137,14 +140,7 @@ const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<W
       organisationUuid: Option.fromNullable(event.organization_id),
       aggregate: event.aggregate,
       data,
-      plane:
-        test === undefined
-          ? { _tag: "Production" }
-          : {
-              _tag: "Testing",
-              environmentId: Option.fromNullable(test.metadata.environment_id),
-              keyDigest: sha256(test.testing_key)
-            }
+      plane
     }
   })
 

@@ -66,9 +66,9 @@ const readAcceptance = (key: string): ResponseReader<SentTing> =>
 const testingHeaders = (proof: Proof): Readonly<Record<string, string>> =>
   Option.match(proof.testing, {
     onNone: () => ({}),
-    onSome: ({ applicationSecret, environmentKey }) => ({
-      iam_test_app_secret: Redacted.value(applicationSecret),
-      "x-testing-environment-key": Redacted.value(environmentKey)
+    onSome: ({ app_secret, iam_test_key }) => ({
+      iam_test_app_secret: Redacted.value(app_secret),
+      "x-testing-environment-key": Redacted.value(iam_test_key)
     })
   })
 

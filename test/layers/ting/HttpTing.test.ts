@@ -76,8 +76,8 @@ describe("A call to Ting", () => {
     const { answer, call, send, server, ting } = yield* scripted
     for (let turn = 0; turn < 2; turn += 1) answer(202, accepted)
     yield* send
-    const applicationSecret = Redacted.make(`ask_${"t".repeat(43)}`)
-    const testing = Option.some({ applicationSecret, environmentKey: Redacted.make("k".repeat(32)) })
+    const app_secret = Redacted.make(`ask_${"t".repeat(43)}`)
+    const testing = Option.some({ app_secret, iam_test_key: Redacted.make("k".repeat(32)) })
     yield* ting.send(call, { ...proof("/v2/tings"), testing })
     expect(server.seen.map(({ body, method, path }) => [method, path, body])).toEqual([
       ["POST", "/v1/tings", Buffer.from(call.body)],
