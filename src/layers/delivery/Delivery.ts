@@ -1,6 +1,5 @@
 /** The background workers: they file reports, ship telemetry and remove old rows. */
 import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -83,7 +82,7 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
   })
 
 /** Below the time that readiness takes for the database (`services/usecases/Readiness.ts`). */
-const checkTimeout = Duration.millis(400)
+const checkTimeout = "400 millis"
 
 /** A database that does not answer counts as `ok` here: it has a check of its own. */
 const check = (configured: boolean, degraded: Effect.Effect<boolean, StoreUnavailable>) =>

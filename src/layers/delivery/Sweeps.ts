@@ -94,14 +94,8 @@ export const telemetryExpiry: Effect.Effect<never, never, Store> = Effect.flatMa
   sweep("Telemetry expiry", "10 minutes", "10 minutes", (now) =>
     Effect.gen(function* () {
       yield* clean("telemetry", now - day)
-      const newest = yield* spool.newestDeliveredSince(deliveredAtMost)
-      yield* clean(
-        "deliveredIds",
-        Math.max(
-          now - day,
-          Option.getOrElse(newest, () => 0)
-        )
-      )
+      const newest = Option.getOrElse(yield* spool.newestDeliveredSince(deliveredAtMost), () => 0)
+      yield* clean("deliveredIds", Math.max(now - day, newest))
     })
   )
 )
