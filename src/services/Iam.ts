@@ -28,23 +28,23 @@ export interface TokenGrant {
   readonly replayed: boolean
 }
 
-/** The rights of a token in one organisation, recomputed by IAM at every introspection. */
+/** The rights of a token in one organisation, recomputed by IAM at every introspection (identity-service.md 6.3). */
 export interface Membership {
-  readonly organisation: string
-  readonly organisationUuid: string
+  readonly org_id: string
+  readonly organization_id: string
   /** For example `si:deejay[acme]`. */
-  readonly membershipId: string
+  readonly membership_id: string
   readonly scopes: ReadonlyArray<string>
-  /** None without `self.identity.read`. */
-  readonly actor: Option.Option<Actor>
+  /** Withheld without `self.identity.read`. */
+  readonly public_id?: string | null | undefined
 }
 
 /** A live access token. All checks that the contract recommends have passed (identity-service.md 6.3). */
 export interface Introspection {
-  readonly publicId: Option.Option<string>
-  readonly sessionId: string
+  readonly public_id?: string | null | undefined
+  readonly session_id: string
   /** Unix seconds. */
-  readonly expiresAt: number
+  readonly expires_at: number
   /** Milliseconds since the epoch: the response's own `Date`, or our clock when it has none. */
   readonly answeredAt: number
   /** One per organisation that the token reaches, ascending by handle. */

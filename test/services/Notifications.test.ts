@@ -123,7 +123,7 @@ scenario("the scopes of a session are checked before a proof is requested", func
 
 scenario("a subscription registers the caller, also after a revoked grant, and is recorded", function* () {
   const { caller, store, subscribe, ting } = yield* unregistered
-  const { organisationUuid } = caller.membership
+  const { organization_id: organisationUuid } = caller.membership
   const recorded = store.recipients.isActive({ ...deejay, organisationUuid })
   expect(yield* recorded).toBe(false)
   const made = yield* subscribe
@@ -191,7 +191,7 @@ describe("ting_ready", () => {
 
   scenario("is that of the organisation in which the ting was accepted", function* () {
     const { caller, plane, store } = yield* prepared()
-    const membership = { ...caller.membership, organisationUuid: "made anew" }
+    const membership = { ...caller.membership, organization_id: "made anew" }
     yield* (yield* Notifications).send(plane, { ...caller, membership }, fired).pipe(inRequest())
     expect(yield* store.recipients.isActive({ ...deejay, organisationUuid: "made anew" })).toBe(true)
   })

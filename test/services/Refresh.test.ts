@@ -1,6 +1,5 @@
 /** The two calls that end what they are given: a refresh rotates a pair, a logout ends a session. */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { describe, expect } from "vitest"
@@ -68,7 +67,7 @@ describe("a refresh", () => {
     })
     iam.production.setMember("si:deejay", "acme", true)
     iam.production.withdrawScope(scopes.identity)
-    yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
+    yield* iam.alter((found) => ({ ...found, public_id: null }))
     expect(yield* codeOf(refresh(token))).toBe("reconsent_required")
     yield* iam.alter((found) => found)
     expect((yield* refresh(token)).actor.public_id).toBe("si:deejay")

@@ -1,6 +1,5 @@
 /** Who calls: authentication and `me`. */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { describe, expect } from "vitest"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
@@ -17,12 +16,12 @@ describe("authenticating a bearer", () => {
     const before = yield* iam.calls("introspect")
     yield* authenticate(session.access_token)
     const { actor, membership } = yield* authenticate(session.access_token)
-    expect([actor.public_id, membership.membershipId]).toEqual(["si:deejay", "si:deejay[acme]"])
+    expect([actor.public_id, membership.membership_id]).toEqual(["si:deejay", "si:deejay[acme]"])
     expect(yield* iam.calls("introspect")).toBe(before + 2)
     const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
     for (const handle of ["zenith", "acme"]) {
       const { membership } = yield* authenticate(access_token, handle)
-      expect(membership.membershipId).toBe(`c:ana[${handle}]`)
+      expect(membership.membership_id).toBe(`c:ana[${handle}]`)
     }
   })
 
@@ -41,7 +40,7 @@ describe("authenticating a bearer", () => {
     iam.production.setMember("si:deejay", "acme", true)
     iam.production.withdrawScope(scopes.identity)
     expect((yield* authenticate(session.access_token)).actor.public_id).toBe("si:deejay")
-    yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
+    yield* iam.alter((found) => ({ ...found, public_id: null }))
     expect(yield* codeOf(authenticate(session.access_token))).toBe("reconsent_required")
   })
 })

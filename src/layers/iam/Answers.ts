@@ -9,7 +9,7 @@ import {
   refreshTokenPattern,
   testingSecretPattern
 } from "../../schema/Patterns.ts"
-import type { Introspection, Membership, Proof, TokenGrant } from "../../services/Iam.ts"
+import type { Introspection, Proof, TokenGrant } from "../../services/Iam.ts"
 import { environmentIdOf, type Plane } from "../../services/Plane.ts"
 import {
   expectAll,
@@ -97,17 +97,6 @@ const namesMember =
     return isOwn && membership_id === `${person}[${org_id}]`
   }
 
-const toMembership = (one: typeof Authorization.Type): Membership => ({
-  organisation: one.org_id,
-  organisationUuid: one.organization_id,
-  membershipId: one.membership_id,
-  scopes: [...one.scopes].sort(),
-  actor:
-    one.actor_type == null || one.public_id == null
-      ? Option.none()
-      : Option.some({ type: one.actor_type, public_id: one.public_id })
-})
-
 /** A live token, or none for an inactive one (identity-service.md 6). */
 export const readIntrospection =
   (plane: Plane, applicationId: string): ResponseReader<Option.Option<Introspection>> =>
@@ -126,13 +115,9 @@ export const readIntrospection =
         [organisations.size === listed.length, "lists an organisation twice"]
       )
       return Option.some({
-        publicId: Option.fromNullable(live.public_id),
-        sessionId: live.session_id,
-        expiresAt: live.expires_at,
+        ...live,
         answeredAt: response.date,
-        memberships: listed
-          .map(toMembership)
-          .sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
+        memberships: [...listed].sort((one, other) => (one.org_id < other.org_id ? -1 : 1))
       })
     })
 
@@ -202,7 +187,7 @@ export const readProof =
       const isOfPlane = (testing_context == null) === (plane._tag === "Production")
       yield* expectAll([
         isOfPlane,
-        "has a testing context in production, or Ting is not imported into the testing environment"
+        "has a testing context in production, or lacks that of Ting in a testing plane"
       ])
       return { bearer, path, testing: Option.fromNullable(testing_context) }
     })

@@ -45,9 +45,9 @@ const receiptMillis = 60_000
 
 /** What the tokens of one login have in common, however often they rotate. */
 interface Login {
-  /** The same after a restart and at other instances. */
-  readonly name: string
-  actor: string | undefined
+  /** Its name, the same after a restart and at other instances. */
+  readonly login: string
+  actor: string | null
 }
 
 interface Known {
@@ -83,8 +83,8 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
 
   const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
   const loginOf = (key: string): Login | undefined => known.get(key)?.login
-  const actorIn = (plane: Plane, publicId: string | undefined): string | undefined =>
-    publicId && actorDigest(secret, planeId(plane), publicId)
+  const actorIn = (plane: Plane, publicId: string | null | undefined): string | null =>
+    publicId == null ? null : actorDigest(secret, planeId(plane), publicId)
 
   /** IAM refused it, or revoked it: it is no longer vouched for. A refresh token ends its login. */
   const recordRefusal = (key: string, kind: Kind): Effect.Effect<unknown> =>
@@ -95,7 +95,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
       if (login === undefined) return Effect.void
       known.delete(key)
       return within(
-        kind === "refresh" ? sessions.forgetLogin(login.name) : sessions.forgetToken(sessionDigest(key))
+        kind === "refresh" ? sessions.forgetLogin(login.login) : sessions.forgetToken(sessionDigest(key))
       )
     })
 
@@ -103,7 +103,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
     /** Whether it is vouched for, the name of its login (the key itself where that is not known), and its actor. */
     ranked: (key: string) => {
       const login = loginOf(key)
-      return { isVouched: login !== undefined, login: login?.name ?? key, actor: login?.actor }
+      return { isVouched: login !== undefined, login: login?.login ?? key, actor: login?.actor ?? undefined }
     },
     /** Whether it was received within the last minute, and its login or refresh is not complete. */
     isJustReceived: (key: string, now: number): boolean => {
@@ -115,17 +115,16 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
      * token is not known. IAM does not name what it ends.
      */
     inLoginOf: (plane: Plane, token: Redacted.Redacted): ((key: string) => boolean) => {
-      const name = loginOf(tokenKey(plane, token))?.name
+      const name = loginOf(tokenKey(plane, token))?.login
       return (key) =>
-        key.startsWith(`${planeId(plane)} `) && (name === undefined || (loginOf(key)?.name ?? name) === name)
+        key.startsWith(`${planeId(plane)} `) && (name === undefined || (loginOf(key)?.login ?? name) === name)
     },
     /** Runs the call; before it looks in the store for a token that memory does not know. */
     recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> => {
       if (known.has(key)) return call
       return Effect.flatMap(within(sessions.find(sessionDigest(key))), (found) => {
         const row = Option.getOrUndefined(Option.flatten(found))
-        if (row !== undefined && !known.has(key))
-          put(key, { login: { name: row.login, actor: row.actor ?? undefined } })
+        if (row !== undefined && !known.has(key)) put(key, { login: { ...row } })
         return call
       })
     },
@@ -138,7 +137,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         const earlier = known.get(access)
         // A replayed login stays the login of its first answer.
         const login = loginOf(spent ?? access) ??
-          earlier?.login ?? { name: sessionDigest(spent ?? refresh), actor: undefined }
+          earlier?.login ?? { login: sessionDigest(spent ?? refresh), actor: null }
         login.actor ??= actorIn(plane, Option.getOrUndefined(grant.actor)?.public_id)
         // IAM also replays a pair that has ended. It does not say when it issued the pair.
         const hasEnded = refusedUntil.has(access) || refusedUntil.has(refresh)
@@ -154,24 +153,19 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         }
         put(access, { login, receivedAt: hasEnded ? undefined : receivedAt, isCompleting: true })
         const now = clock.unsafeCurrentTimeMillis()
-        return within(
-          sessions.remember(
-            planeId(plane),
-            { login: login.name, actor: login.actor ?? null },
-            tokens.map(({ key, kind, seconds }) => ({
-              digest: sessionDigest(key),
-              kind,
-              endsAt: now + seconds * 1_000
-            }))
-          )
-        )
+        const rows = tokens.map(({ key, kind, seconds }) => ({
+          digest: sessionDigest(key),
+          kind,
+          endsAt: now + seconds * 1_000
+        }))
+        return within(sessions.remember(planeId(plane), login, rows))
       }),
     /** IAM confirmed it. A token that this service did not hand out is a login of its own, of the actor that IAM names. */
-    confirm: (key: string, actor?: string): void => {
-      const { login = { name: sessionDigest(key), actor }, receivedAt } = known.get(key) ?? {}
-      put(key, { login, receivedAt })
+    confirm: (plane: Plane, key: string, publicId?: string | null): void => {
+      const found = known.get(key)
+      const login = found?.login ?? { login: sessionDigest(key), actor: actorIn(plane, publicId) }
+      put(key, { login, receivedAt: found?.receivedAt })
     },
-    actorIn,
     recordRefusal,
     /** Records the refusal of the credential by the call, where its code says so. */
     recordingRefusal:

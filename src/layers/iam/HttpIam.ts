@@ -26,9 +26,11 @@ import { type Ask, makeIamCall, refusedAs, refusesSecret, secretOf } from "./Iam
 import { makeTokens } from "./Tokens.ts"
 import { makeWebhookVerifier } from "./Webhooks.ts"
 
-/** Of environments of testing secrets. */
+type Environment = Omit<TestingPlane, "_tag" | "secret">
+
+/** Of the environments of testing secrets, and of catalogues. */
+const capacity = 1_000
 const environmentMillis = 60_000
-const maxEnvironments = 1_000
 
 /** A database that is slow delays neither the start nor the stop by more milliseconds. */
 const longestHandOver = 500
@@ -51,7 +53,6 @@ const handOver = ({ leave, take }: IamCalls, { occupy, taken }: Budget) =>
 
 const cataloguePath = `/obo-access/applications/${audience}/endpoints`
 const catalogueMillis = 600_000
-const maxCachedPlanes = 1_000
 const maxPathLength = 2_048
 const method = "POST"
 
@@ -84,8 +85,8 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const credentials = makeCredentials(sessionDigests, applicationSecret)
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
-    const environments = yield* makeShare<Omit<TestingPlane, "_tag" | "secret">, UpstreamFailure>({
-      capacity: maxEnvironments,
+    const environments = yield* makeShare<Environment, UpstreamFailure>({
+      capacity,
       millis: environmentMillis
     })
     /** IAM refuses the application's own secret, and an operator was told. */
@@ -130,7 +131,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
         credential,
         read: readTestingContext(applicationId)
       }).pipe(
-        Effect.tap(() => Effect.sync(() => credentials.confirm(credential))),
+        Effect.tap(() => Effect.sync(() => credentials.confirm(unresolved, credential))),
         credentials.recordingRefusal(credential, "secret", refusesSecret)
       )
       return environments.get(digestOf(secret), asked).pipe(
@@ -140,10 +141,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     }
 
     /** Cached for 10 minutes by plane. */
-    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({
-      capacity: maxCachedPlanes,
-      millis: catalogueMillis
-    })
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({ capacity, millis: catalogueMillis })
     const catalogueOf = (plane: Plane) =>
       catalogues.get(
         planeId(plane),

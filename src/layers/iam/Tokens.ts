@@ -21,8 +21,8 @@ const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)
 
 /**
  * Concurrent introspections of one token share one call. With `introspectionCacheSeconds` above 0 a live answer is cached for that long,
- * unless its token ends sooner. The introspection that completes a login or refresh is none of the cache. A token that IAM called inactive is not introspected again for a while (`Credentials`), which is
- * longer than any answer is cached.
+ * unless its token ends sooner; a login or refresh is completed by no cached one. A token that IAM called inactive is not introspected
+ * again for a while (`Credentials`), which is longer than any answer is cached.
  */
 export const makeTokens = (
   ask: Ask,
@@ -36,7 +36,7 @@ export const makeTokens = (
     const cache = yield* makeShare<Option.Option<Introspection>, UpstreamFailure>({
       capacity: maxCachedTokens,
       millis,
-      keep: Option.exists(({ answeredAt, expiresAt }) => answeredAt + millis <= expiresAt * 1_000)
+      keep: Option.exists(({ answeredAt, expires_at }) => answeredAt + millis <= expires_at * 1_000)
     })
 
     const introspectOnce = (plane: Plane, token: Redacted.Redacted, credential?: string) => {
@@ -64,11 +64,7 @@ export const makeTokens = (
       const key = tokenKey(plane, token)
       const asked = Effect.gen(function* () {
         const introspection = yield* introspectOnce(plane, token, key)
-        if (Option.isSome(introspection))
-          credentials.confirm(
-            key,
-            credentials.actorIn(plane, Option.getOrUndefined(introspection.value.publicId))
-          )
+        if (Option.isSome(introspection)) credentials.confirm(plane, key, introspection.value.public_id)
         else if (!credentials.isJustReceived(key, yield* monotonicMillis))
           yield* credentials.recordRefusal(key, "access")
         else

@@ -34,8 +34,8 @@ const requireScope = (
 /** The row of the caller's registration. It is only for `ting_ready`: Ting is the source of truth. */
 export const recipientOf = (plane: Plane, { actor, membership }: Caller) => ({
   plane: planeId(plane),
-  organisation: membership.organisation,
-  organisationUuid: membership.organisationUuid,
+  organisation: membership.org_id,
+  organisationUuid: membership.organization_id,
   publicId: actor.public_id
 })
 
@@ -68,7 +68,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         waitingFor = "iam"
         const proof = yield* iam.prove(plane, {
           subject: credential.token,
-          organisation: membership.organisation,
+          organisation: membership.org_id,
           endpoint: prepared.endpoint,
           body: prepared.body,
           key: yield* attemptKey

@@ -30,26 +30,26 @@ const chooseMembership = (
   { organisation }: TokenGrant,
   { memberships }: Introspection
 ): Membership | undefined =>
-  memberships.find((one) => Option.contains(organisation, one.organisation)) ?? memberships[0]
+  memberships.find((one) => Option.contains(organisation, one.org_id)) ?? memberships[0]
+
+const toActor = (public_id: string): Actor => ({ type: actorTypeOf(public_id), public_id })
 
 /**
  * The actor of a token in one organisation. Without `self.identity.read` IAM withholds it; the token's own public id, whose
  * prefix gives the type, still identifies callers to themselves.
  */
-const resolveActor = ({ publicId }: Introspection, { actor }: Membership): Option.Option<Actor> =>
-  Option.orElse(actor, () =>
-    Option.map(publicId, (public_id) => ({ type: actorTypeOf(public_id), public_id }))
-  )
+const resolveActor = (introspection: Introspection, { public_id }: Membership): Option.Option<Actor> =>
+  Option.map(Option.fromNullable(public_id ?? introspection.public_id), toActor)
 
 /** Seconds until the access token expires: a replayed grant still states the full lifetime (identity-service.md 4). */
-const secondsLeft = ({ expiresInSeconds }: TokenGrant, { answeredAt, expiresAt }: Introspection): number =>
-  Math.max(0, Math.min(expiresInSeconds, expiresAt - Math.floor(answeredAt / 1000)))
+const secondsLeft = ({ expiresInSeconds }: TokenGrant, { answeredAt, expires_at }: Introspection): number =>
+  Math.max(0, Math.min(expiresInSeconds, expires_at - Math.floor(answeredAt / 1000)))
 
 const toSession = (
   plane: Plane,
   grant: TokenGrant,
   introspection: Introspection,
-  { organisation }: Membership,
+  { org_id }: Membership,
   actor: Actor
 ): Session => ({
   access_token: Redacted.value(grant.accessToken),
@@ -58,8 +58,8 @@ const toSession = (
   expires_in: secondsLeft(grant, introspection),
   scope: [...grant.scopes].sort().join(" "),
   actor,
-  org_id: organisation,
-  org_ids: introspection.memberships.map((membership) => membership.organisation).sort(),
+  org_id,
+  org_ids: introspection.memberships.map((membership) => membership.org_id).sort(),
   testing_environment_id: environmentIdOf(plane)
 })
 
@@ -160,7 +160,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       const introspected = yield* introspect(plane, token).pipe(within("iam", digestOf(token)))
       if (Option.isNone(introspected)) return yield* new Failure("unauthenticated")
       const introspection = introspected.value
-      const membership = introspection.memberships.find((granted) => granted.organisation === organisation)
+      const membership = introspection.memberships.find((granted) => granted.org_id === organisation)
       if (membership === undefined)
         return yield* new Failure("forbidden", { details: { reason: "organization_not_granted" } })
       const actor = resolveActor(introspection, membership)
@@ -235,16 +235,15 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         const introspection = introspected.value
         const membership = chooseMembership(grant, introspection)
         if (membership === undefined) return yield* refuseLogin(plane, grant, key, "no_organization")
-        if (Option.isNone(membership.actor))
-          return yield* refuseLogin(plane, grant, key, "reconsent_required")
-        const actor = membership.actor.value
+        if (membership.public_id == null) return yield* refuseLogin(plane, grant, key, "reconsent_required")
+        const actor = toActor(membership.public_id)
         if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.public_id)) {
           return yield* new Failure("dependency_unavailable", {
             details: { dependency: "iam", reason: "actor_mismatch" }
           })
         }
         countReplay("login", grant.replayed)
-        const credential = { token: grant.accessToken, organisation: membership.organisation }
+        const credential = { token: grant.accessToken, organisation: membership.org_id }
         const caller: Caller = { credential, actor, membership, introspection }
         const ting =
           recorded?.transient === false ? recorded.ting : yield* registerAtLogin(plane, caller, iamKey)
@@ -291,9 +290,9 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           (isRegistered): Me => ({
             authenticated: true,
             actor,
-            org_id: membership.organisation,
-            membership_id: membership.membershipId,
-            session_id: introspection.sessionId,
+            org_id: membership.org_id,
+            membership_id: membership.membership_id,
+            session_id: introspection.session_id,
             scopes: [...membership.scopes].sort(),
             ting_ready: isRegistered && membership.scopes.includes(scopes.send),
             testing_environment_id: environmentIdOf(plane)

@@ -62,17 +62,17 @@ describe("introspect", () => {
     const { accessToken } = yield* login("c:ana")
     yield* TestClock.adjust("10 seconds")
     const seen = must(yield* iam.introspect(production, accessToken))
-    const membership = (organisation: "acme" | "zenith") => ({
-      organisation,
-      organisationUuid: seeded.organizations[organisation],
-      membershipId: `c:ana[${organisation}]`,
+    const membership = (org_id: "acme" | "zenith") => ({
+      org_id,
+      organization_id: seeded.organizations[org_id],
+      membership_id: `c:ana[${org_id}]`,
       scopes: requestedScopes,
-      actor: Option.some({ type: "carbon" as const, public_id: "c:ana" })
+      public_id: "c:ana"
     })
-    expect(seen).toEqual({
-      publicId: Option.some("c:ana"),
-      sessionId: expect.stringMatching(/^[0-9a-f-]{36}$/),
-      expiresAt: startTime / 1000 + 1800,
+    expect(seen).toMatchObject({
+      public_id: "c:ana",
+      session_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      expires_at: startTime / 1000 + 1800,
       answeredAt: startTime + 10_000,
       memberships: [membership("acme"), membership("zenith")]
     })
@@ -95,7 +95,7 @@ describe("introspect", () => {
       })
       const seen = must(yield* iam.introspect(production, someone))
       const found = seen.memberships.map(
-        ({ actor, organisation }) => `${organisation}${Option.isNone(actor) ? " undisclosed" : ""}`
+        ({ org_id, public_id }) => `${org_id}${public_id === null ? " undisclosed" : ""}`
       )
       expect(found).toEqual(organisations)
       expect(seen.answeredAt).toBe(startTime)
