@@ -5,7 +5,7 @@ import * as Exit from "effect/Exit"
 import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { Failure } from "../../schema/Failure.ts"
+import { Failure, refuseField } from "../../schema/Failure.ts"
 import type { Report, ReportRequest } from "../../schema/Report.ts"
 import type { Credential } from "../../schema/Identity.ts"
 import { orderedUuid } from "../../schema/Patterns.ts"
@@ -60,11 +60,6 @@ const makeUnnamedRefusal = ({ _tag }: Reporter) =>
 /** Retry-After in seconds. The hourly retention or an operator frees room. */
 const fullPause = 3_600
 
-const otherRepository = () =>
-  new Failure("invalid_input", {
-    details: { fields: [{ path: "pr", problem: "must be a pull request of the configured repository" }] }
-  })
-
 /** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
   effect: Effect.gen(function* () {
@@ -118,7 +113,8 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         readonly credential: Option.Option<Credential>
       }
     ) {
-      if (typeof request.pr === "string" && !isOfRepository(request.pr)) return yield* otherRepository()
+      if (typeof request.pr === "string" && !isOfRepository(request.pr))
+        return yield* refuseField("pr", "must be a pull request of the configured repository")
       const reporter = yield* resolveReporter(plane, credential)
       const { clientNetwork, requestId, source } = yield* RequestContext
       const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
