@@ -134,8 +134,10 @@ const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<W
       eventId,
       eventType: event.event_type,
       occurredAt: event.occurred_at,
-      organisationUuid: Option.fromNullable(event.organization_id),
-      aggregate: event.aggregate,
+      organisationUuid: event.organization_id ?? null,
+      aggregateType: event.aggregate.type,
+      aggregateId: event.aggregate.id,
+      aggregateVersion: event.aggregate.version,
       data,
       plane:
         test === undefined
