@@ -77,15 +77,13 @@ export interface Proof {
 
 /** A webhook delivery whose signature, form and plane fields are valid (identity-service.md 11.2). Holds no testing key. */
 export interface WebhookEvent extends Omit<InboxEvent, "plane" | "data" | "receivedAt"> {
-  readonly plane:
-    | { readonly _tag: "Production" }
-    | {
-        readonly _tag: "Testing"
-        /** Older senders leave it out. */
-        readonly environmentId: Option.Option<string>
-        /** Lower-case hex SHA-256 of the delivery's testing key; the key itself is dropped. */
-        readonly keyDigest: string
-      }
+  /** None in production. */
+  readonly testing: Option.Option<{
+    /** Older senders leave it out. */
+    readonly environmentId: Option.Option<string>
+    /** Lower-case hex SHA-256 of the delivery's testing key; the key itself is dropped. */
+    readonly keyDigest: string
+  }>
   readonly data: Readonly<Record<string, unknown>>
 }
 
@@ -130,8 +128,6 @@ export interface IamService {
       readonly key: UpstreamKey
     }
   ) => Effect.Effect<Proof, UpstreamFailure>
-  /** Fetches Ting's catalogue when it is not cached, so that a later `prove` needs no extra round trip. Never fails. */
-  readonly warmCatalogue: (plane: Plane) => Effect.Effect<void>
   /** Verifies a delivery by its raw header list (`[name, value, name, value, …]`) and the exact bytes of its body. */
   readonly verifyWebhook: (delivery: {
     readonly rawHeaders: ReadonlyArray<string>

@@ -25,7 +25,7 @@ const tombstone = { resource, authorization: "removed" }
 const members = (...rows: ReadonlyArray<unknown>) => ({ changed_fields: [], current: { members: rows } })
 
 const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
-  plane: { _tag: "Production" },
+  testing: Option.none(),
   eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
   eventType: removed,
   occurredAt: "2026-11-21T10:00:01.123456Z",

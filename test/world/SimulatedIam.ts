@@ -115,7 +115,7 @@ const make = Effect.gen(function* () {
   type Environment = ReturnType<typeof makeEnvironment>
 
   /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
-  const delivery = (event: Omit<WebhookEvent, "plane">, options: DeliveryOptions<Environment> = {}) =>
+  const delivery = (event: Omit<WebhookEvent, "testing">, options: DeliveryOptions<Environment> = {}) =>
     Effect.sync(() => {
       const { environment, rewrite = (text: string) => text, withoutEnvironment = false } = options
       const { eventId, eventType, occurredAt, organisationUuid: organizationId, data } = event

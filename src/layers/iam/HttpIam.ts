@@ -56,8 +56,8 @@ const handOver = ({ leave, take }: IamCalls, { occupy, taken }: Budget) =>
   })
 
 /** Whether the key of a token (`tokenKey`) may be of the plane of a webhook, which may name no environment. */
-const isOfPlane = (key: string, plane: WebhookEvent["plane"]): boolean => {
-  const id = plane._tag === "Production" ? productionId : Option.getOrUndefined(plane.environmentId)
+const isOfPlane = (key: string, { testing }: WebhookEvent): boolean => {
+  const id = Option.isNone(testing) ? productionId : Option.getOrUndefined(testing.value.environmentId)
   return id === undefined ? !key.startsWith(`${productionId} `) : key.startsWith(`${id} `)
 }
 
@@ -96,10 +96,10 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const credentials = makeCredentials(sessionDigests, applicationSecret)
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
-    const environments = yield* makeShare<Omit<TestingPlane, "_tag" | "secret">, UpstreamFailure>({
-      capacity: maxEnvironments,
-      millis: environmentMillis
-    })
+    const environments = yield* makeShare<Omit<TestingPlane, "_tag" | "secret">, UpstreamFailure>(
+      environmentMillis,
+      maxEnvironments
+    )
     /** IAM refuses the application's own secret, and an operator was told. */
     let isRefused = false
 
@@ -152,10 +152,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     }
 
     /** Cached for 10 minutes by plane. */
-    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({
-      capacity: maxCachedPlanes,
-      millis: catalogueMillis
-    })
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>(catalogueMillis, maxCachedPlanes)
     const catalogueOf = (plane: Plane) =>
       catalogues.get(
         planeId(plane),
@@ -200,10 +197,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     return {
       ...tokens,
       prove,
-      warmCatalogue: (plane) => Effect.ignore(catalogueOf(plane)),
       resolvePlane,
       verifyWebhook: (delivery) =>
-        Effect.tap(verifyWebhook(delivery), ({ plane }) => forgetWhere((key) => isOfPlane(key, plane)))
+        Effect.tap(verifyWebhook(delivery), (event) => forgetWhere((key) => isOfPlane(key, event)))
     }
   })
 )

@@ -38,11 +38,11 @@ export const makeTokens = (
   Effect.gen(function* () {
     /** When the next probe is due in the planes whose last introspection failed. */
     const failing = new Map<PlaneId, number>()
-    const cache = yield* makeShare<Answer, UpstreamFailure>({
-      capacity: maxCachedTokens,
-      millis: introspectionCacheSeconds * 1_000,
-      keep: ({ introspection }) => Option.isSome(introspection)
-    })
+    const cache = yield* makeShare<Answer, UpstreamFailure>(
+      introspectionCacheSeconds * 1_000,
+      maxCachedTokens,
+      ({ introspection }) => Option.isSome(introspection)
+    )
 
     const introspectOnce = (plane: Plane, token: Redacted.Redacted, now: number, credential?: string) => {
       const id = planeId(plane)
@@ -82,7 +82,7 @@ export const makeTokens = (
         return { introspection, at }
       })
       return Effect.gen(function* () {
-        const { at, introspection } = yield* cache.get(key, asked, { operation: "introspect" })
+        const { at, introspection } = yield* cache.get(key, asked)
         if (Option.isNone(introspection)) return introspection
         // IAM's time as of now: its `Date` plus the age of the cached answer.
         const answeredAt = introspection.value.answeredAt + Math.round((yield* monotonicMillis) - at)

@@ -139,14 +139,10 @@ const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<W
       aggregateId: event.aggregate.id,
       aggregateVersion: event.aggregate.version,
       data,
-      plane:
-        test === undefined
-          ? { _tag: "Production" }
-          : {
-              _tag: "Testing",
-              environmentId: Option.fromNullable(test.metadata.environment_id),
-              keyDigest: sha256(test.testing_key)
-            }
+      testing: Option.map(Option.fromNullable(test), ({ metadata, testing_key }) => ({
+        environmentId: Option.fromNullable(metadata.environment_id),
+        keyDigest: sha256(testing_key)
+      }))
     }
   })
 

@@ -18,10 +18,7 @@ import { type PreparedCall, Ting } from "../Ting.ts"
 import type { UpstreamFailure } from "../UpstreamFailure.ts"
 
 /** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
-const requireScope = (
-  { membership }: Caller,
-  scope: string
-): Effect.Effect<void, Failure<"reconsent_required">> =>
+const requireScope = ({ membership }: Caller, scope: string) =>
   [scope, scopes.identity].every((needed) => membership.scopes.includes(needed))
     ? Effect.void
     : new Failure("reconsent_required")

@@ -5,6 +5,7 @@
  */
 import { createHmac } from "node:crypto"
 import * as Redacted from "effect/Redacted"
+import { siteOf } from "../Addresses.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { makeQuota, takeAll } from "../combinators/Quota.ts"
 import type { Reporter, ReportRoom } from "../Store.ts"
@@ -38,14 +39,12 @@ export const roomOf = (bound: number): ReportRoom => ({
 })
 
 /**
- * Makes the digest of a client's address or /64 (`RequestContext`). The key comes from a secret of the server, so that a reader of the
+ * The digest of the network of a client's address or /64 (`RequestContext`). The key is a secret of the server, so that a reader of the
  * database alone cannot try all addresses; instances with the same secret make the same digests.
  */
-export const makeNetworkDigest = (secret: Redacted.Redacted): ((clientNetwork: string) => string) => {
-  const key = createHmac("sha256", Redacted.value(secret)).update("music report network v1").digest()
-  return (clientNetwork) => {
-    const separator = clientNetwork.includes(":") ? ":" : "."
-    const network = clientNetwork.split(separator).slice(0, 3).join(separator)
-    return createHmac("sha256", key).update(network).digest("hex")
-  }
+export const networkDigest = (secret: Redacted.Redacted, clientNetwork: string): string => {
+  const network = siteOf(clientNetwork).split(".", 3).join(".")
+  return createHmac("sha256", Redacted.value(secret))
+    .update(`music report network v1\n${network}`)
+    .digest("hex")
 }

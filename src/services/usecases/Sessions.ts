@@ -107,12 +107,10 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
             .remember(environmentId, webhookKeyDigest)
             .pipe(writeBestEffort("Testing environment not remembered"))
 
-    const production = Effect.succeed<Plane>(Production())
-
     /** The plane of a testing secret; none means production. A secret that cannot be resolved is refused and never means production. */
     const resolvePlane = (selector: Option.Option<Redacted.Redacted>) =>
       Option.isNone(selector)
-        ? production
+        ? Effect.succeed<Plane>(Production())
         : iam
             .resolvePlane(selector.value)
             .pipe(
@@ -216,8 +214,6 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       Effect.gen(function* () {
         const { key, token } = given
         const iamKey = upstreamKey("login", plane, key)
-        // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
-        yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam
           .exchange(plane, token, iamKey)
           .pipe(retryTransient, Effect.mapError(iamFailures.login(plane)))
@@ -244,28 +240,26 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         return { ...toSession(plane, grant, introspection, membership, actor), ting }
       }).pipe(once("login", plane, given))
 
-    const rotate = Effect.fnUntraced(function* (plane: Plane, { key, token }: Presented) {
-      const grant = yield* iam
-        .refresh(plane, token, upstreamKey("refresh", plane, key))
-        .pipe(
-          retryTransient,
-          Effect.mapError(iamFailures.refresh(plane)),
-          Effect.catchTag("unauthenticated", refreshRefused)
-        )
-      countReplay("refresh", grant.replayed)
-      const introspection = yield* introspect(plane, grant.accessToken)
-      if (Option.isNone(introspection)) return yield* refreshRefused()
-      const membership = chooseMembership(grant, introspection.value)
-      if (membership === undefined) return yield* noOrganisation()
-      const actor = resolveActor(introspection.value, membership)
-      if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
-      return toSession(plane, grant, introspection.value, membership, actor.value)
-    })
-
     const refresh = (plane: Plane, given: Presented) =>
-      refreshTokenPattern.test(Redacted.value(given.token))
-        ? rotate(plane, given).pipe(once("refresh", plane, given))
-        : Effect.fail(refreshRefused())
+      Effect.gen(function* () {
+        const { key, token } = given
+        if (!refreshTokenPattern.test(Redacted.value(token))) return yield* refreshRefused()
+        const grant = yield* iam
+          .refresh(plane, token, upstreamKey("refresh", plane, key))
+          .pipe(
+            retryTransient,
+            Effect.mapError(iamFailures.refresh(plane)),
+            Effect.catchTag("unauthenticated", refreshRefused)
+          )
+        countReplay("refresh", grant.replayed)
+        const introspection = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(introspection)) return yield* refreshRefused()
+        const membership = chooseMembership(grant, introspection.value)
+        if (membership === undefined) return yield* noOrganisation()
+        const actor = resolveActor(introspection.value, membership)
+        if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
+        return toSession(plane, grant, introspection.value, membership, actor.value)
+      }).pipe(once("refresh", plane, given))
 
     /** A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere. */
     const logout = (plane: Plane, given: Presented) =>

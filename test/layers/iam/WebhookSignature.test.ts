@@ -128,7 +128,7 @@ sharing(verifier)("a delivery", (shared) => {
   shared.effect("is accepted as the contract's vector W1", function* () {
     expect([Buffer.from(w1).length, sign(w1)]).toEqual([554, w1Signature])
     expect(yield* verify(delivery(w1))).toEqual({
-      plane: { _tag: "Production" },
+      testing: Option.none(),
       eventId,
       eventType: "organization.membership.removed.v1",
       occurredAt: "2026-09-25T10:15:30.123456Z",
@@ -147,7 +147,7 @@ sharing(verifier)("a delivery", (shared) => {
     ] as const) {
       const event = yield* verify(delivery(body))
       expect(event).toMatchObject({
-        plane: { _tag: "Testing", environmentId: id, keyDigest: sha256(testingKey) },
+        testing: Option.some({ environmentId: id, keyDigest: sha256(testingKey) }),
         eventType: "session.logout.v1",
         data: { a: 1 }
       })
