@@ -54,13 +54,8 @@ export const anonymise = (text: string, reporter: Reporter): string => {
   return replaceVisible(text, findPattern(name), "[reporter]")
 }
 
-type Clean = (text: string) => string
-
 /** Removes credentials and the reporter's id. */
-const makeCleaner =
-  ({ reporter }: StoredReport): Clean =>
-  (text) =>
-    repeatUntilStable(text, (given) => anonymise(redact(given), reporter), redactedText)
+type Clean = (text: string) => string
 
 /** A character reference as Markdown decodes it, before it looks for mentions (issue-tracker.md 5). */
 const characterReference = /&(?=(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});)/gi
@@ -117,7 +112,8 @@ const leftOut = "\n\n[left out: the stored report holds more]"
  * included. Text that does not fit is cut visibly; the marker is always complete, on the last line.
  */
 export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
-  const clean = makeCleaner(report)
+  const clean: Clean = (text) =>
+    repeatUntilStable(text, (given) => anonymise(redact(given), report.reporter), redactedText)
   const visible: Clean = (text) => clean(normaliseText(text))
   const span = (text: string): string => codeSpan(text, visible)
   const { attachments, context, pr } = report.content
