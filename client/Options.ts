@@ -1,4 +1,4 @@
-import { clientVersionMaxLength, clientVersionPattern, testingSecretPattern } from "../src/schema/Patterns.ts"
+import { clientVersionPattern, testingSecretPattern } from "../src/schema/Patterns.ts"
 import type { EventListener } from "./Events.ts"
 import type { ErrorOf, Source } from "./Types.ts"
 import { isGiven, isText } from "./Values.ts"
@@ -146,10 +146,7 @@ const callback: Checks[string] = [isFunction, "must be a function"]
 const checks = {
   deadlineMilliseconds: duration,
   attemptMilliseconds: duration,
-  version: [
-    (value) => isText(value) && value.length <= clientVersionMaxLength && clientVersionPattern.test(value),
-    "must have the form 1.2.3"
-  ],
+  version: [(value) => isText(value) && clientVersionPattern.test(value), "must have the form 1.2.3"],
   org: [(value) => isText(value) && value !== "", "must be the handle of an organisation"],
   sessionStore: [withMethods("load", "save", "clear"), "must have load, save and clear"],
   lock: [withMethods("acquire"), "must have acquire"],

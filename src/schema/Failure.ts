@@ -68,5 +68,9 @@ export class Failure<Code extends FailureCode = FailureCode> extends Data.Error<
   }
 }
 
+/** The refusal of a request by the dotted path of a field, by a header, or by `body` for the whole. */
+export const refuseField = (path: string, problem: string): Failure<"invalid_input"> =>
+  new Failure("invalid_input", { details: { fields: [{ path, problem }] } })
+
 /** A union of one type for each of the codes, so that each is caught by its tag. */
 export type FailureOf<Code extends FailureCode> = Code extends FailureCode ? Failure<Code> : never

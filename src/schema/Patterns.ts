@@ -20,11 +20,8 @@ export const orderedUuid = (millis: number, random: string): string => {
   return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`
 }
 
-/** Three numbers, and an optional pre-release or build. */
-export const clientVersionPattern = /^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/
-
-/** Characters of the longest version that a client may send. */
-export const clientVersionMaxLength = 64
+/** Three numbers, and an optional pre-release or build, in 64 characters. */
+export const clientVersionPattern = /^(?=.{5,64}$)\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/
 
 /** The three numbers of a version; a pre-release counts as its release. */
 const numbersOf = (version: string): string => /^[\d.]+/.exec(version)?.[0] ?? "0"

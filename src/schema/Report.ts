@@ -61,4 +61,3 @@ export const Report = Schema.Struct({
   created_at: described("RFC 3339, UTC"),
   replayed: Schema.Boolean.annotations({ description: "This key stored the same report before" })
 }).annotations({ identifier: "Report" })
-export type Report = typeof Report.Type

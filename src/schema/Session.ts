@@ -35,7 +35,6 @@ export type TingOutcome = typeof TingOutcome.Type
 export const LoginSession = Schema.Struct({ ...sessionFields, ting: TingOutcome }).annotations({
   identifier: "LoginSession"
 })
-export type LoginSession = typeof LoginSession.Type
 
 export const LoginRequest = request("LoginRequest", {
   slt: Schema.String.pipe(Schema.pattern(/^[\x21-\x7e]{1,8192}$/)).annotations({

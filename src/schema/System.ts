@@ -8,7 +8,6 @@ export const Health = Schema.Struct({
   service: Schema.Literal("music-backend"),
   version: Schema.String
 }).annotations({ identifier: "Health" })
-export type Health = typeof Health.Type
 
 export const CheckState = Schema.Literal("ok", "degraded", "failed", "off")
 export type CheckState = typeof CheckState.Type
@@ -25,7 +24,6 @@ export const Version = Schema.Struct({
   api_versions: Schema.Array(Schema.Literal("v1")),
   min_cli: described("The oldest client version that is supported")
 }).annotations({ identifier: "Version" })
-export type Version = typeof Version.Type
 
 export const IamDescriptor = Schema.Struct({
   app_id: Schema.String,
@@ -38,12 +36,10 @@ export const IamDescriptor = Schema.Struct({
   scopes: Schema.Array(Schema.String).annotations({ description: "Requested at login" }),
   version: Schema.String
 }).annotations({ identifier: "IamDescriptor" })
-export type IamDescriptor = typeof IamDescriptor.Type
 
 export const WebhookReceipt = Schema.Struct({ received: Schema.Literal(true) }).annotations({
   identifier: "WebhookReceipt"
 })
-export type WebhookReceipt = typeof WebhookReceipt.Type
 
 /** Documented for readers of the OpenAPI page; verification works on the exact bytes (identity-service.md 11). */
 export const WebhookDelivery = JsonObject.annotations({

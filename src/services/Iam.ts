@@ -6,6 +6,7 @@ import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { Actor, Credential } from "../schema/Identity.ts"
 import type { Plane, TestingPlane } from "./Plane.ts"
+import type { InboxEvent } from "./store/People.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** 64 lower-case hex characters, see `Idempotency.upstreamKey`. */
@@ -13,6 +14,7 @@ export type UpstreamKey = string & { readonly UpstreamKey: unique symbol }
 
 /** Codes that end the presented token (identity-service.md 3). */
 export const deadTokenCodes = ["invalid_grant", "refresh_token_reuse", "invalid_token"] as const
+export type DeadTokenCode = (typeof deadTokenCodes)[number]
 
 /** A fresh pair of tokens. */
 export interface TokenGrant {
@@ -74,21 +76,14 @@ export interface Proof {
 }
 
 /** A webhook delivery whose signature, form and plane fields are valid (identity-service.md 11.2). Holds no testing key. */
-export interface WebhookEvent {
-  readonly plane:
-    | { readonly _tag: "Production" }
-    | {
-        readonly _tag: "Testing"
-        /** Older senders leave it out. */
-        readonly environmentId: Option.Option<string>
-        /** Lower-case hex SHA-256 of the delivery's testing key; the key itself is dropped. */
-        readonly keyDigest: string
-      }
-  readonly eventId: string
-  readonly eventType: string
-  readonly occurredAt: string
-  readonly organisationUuid: Option.Option<string>
-  readonly aggregate: { readonly type: string; readonly id: string; readonly version: number }
+export interface WebhookEvent extends Omit<InboxEvent, "plane" | "data" | "receivedAt"> {
+  /** None in production. */
+  readonly testing: Option.Option<{
+    /** Older senders leave it out. */
+    readonly environmentId: Option.Option<string>
+    /** Lower-case hex SHA-256 of the delivery's testing key; the key itself is dropped. */
+    readonly keyDigest: string
+  }>
   readonly data: Readonly<Record<string, unknown>>
 }
 
@@ -133,8 +128,6 @@ export interface IamService {
       readonly key: UpstreamKey
     }
   ) => Effect.Effect<Proof, UpstreamFailure>
-  /** Fetches Ting's catalogue when it is not cached, so that a later `prove` needs no extra round trip. Never fails. */
-  readonly warmCatalogue: (plane: Plane) => Effect.Effect<void>
   /** Verifies a delivery by its raw header list (`[name, value, name, value, …]`) and the exact bytes of its body. */
   readonly verifyWebhook: (delivery: {
     readonly rawHeaders: ReadonlyArray<string>

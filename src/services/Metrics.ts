@@ -16,7 +16,6 @@ export const metrics = {
   music_http_connections: "Open connections of clients.",
   music_failures_total: "Error answers by their code.",
   music_replays_total: "Repeated requests that were answered from the first one's result.",
-  music_shared_requests_total: "Requests that joined the execution of an identical one in flight.",
   music_upstream_requests_total: "Calls to other systems: ok, refused, not_executed, unknown or interrupted.",
   music_upstream_request_duration_seconds: "Duration of a call to another system, with its answer.",
   music_upstream_retries_total: "Calls to other systems that were repeated within a request.",
@@ -87,7 +86,6 @@ export const httpRequestsInFlight = gauge("music_http_requests_in_flight")({})
 export const httpConnections = gauge("music_http_connections")({})
 export const failures = counter("music_failures_total", "code")
 export const replays = counter("music_replays_total", "operation")
-export const sharedRequests = counter("music_shared_requests_total", "operation")
 export const upstreamRequests = counter("music_upstream_requests_total", "dependency", "operation", "outcome")
 export const upstreamRequestDuration = durations(
   "music_upstream_request_duration_seconds",

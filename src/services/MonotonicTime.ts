@@ -8,10 +8,9 @@ import * as Schedule from "effect/Schedule"
 import * as ScheduleDecision from "effect/ScheduleDecision"
 import * as ScheduleInterval from "effect/ScheduleInterval"
 
-const toMillis = (nanos: bigint): number => Number(nanos / 1_000n) / 1_000
-
 /** Milliseconds of the process's high-resolution timer, for code that already has a clock. Only differences are meaningful. */
-export const unsafeMonotonicMillis = (clock: Clock.Clock): number => toMillis(clock.unsafeCurrentTimeNanos())
+export const unsafeMonotonicMillis = (clock: Clock.Clock): number =>
+  Number(clock.unsafeCurrentTimeNanos() / 1_000n) / 1_000
 
 /** The same as an effect. Not `Clock.currentTimeNanos`, which the test clock rounds to milliseconds. */
 export const monotonicMillis: Effect.Effect<number> = Effect.map(Effect.clock, unsafeMonotonicMillis)

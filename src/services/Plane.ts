@@ -13,7 +13,7 @@ export type Plane = Data.TaggedEnum<{
     readonly webhookKeyDigest: string | undefined
   }
 }>
-export const { Production, Testing, $is: isPlane } = Data.taggedEnum<Plane>()
+export const { Production, Testing } = Data.taggedEnum<Plane>()
 export type TestingPlane = Data.TaggedEnum.Value<Plane, "Testing">
 
 /** `production`, or the environment's UUID: the value of every `plane` column and the plane's part of every key. */

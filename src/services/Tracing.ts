@@ -2,23 +2,18 @@
  * Spans are made within traces only, and where they are sent: each one costs more than most steps. A request and a delivery begin a
  * trace; polling, flushing and cleaning up have none, because their many spans would hide the others.
  */
+import type { makeExternalSpan } from "@effect/opentelemetry/Tracer"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import type * as Tracer from "effect/Tracer"
 
-interface SpanSender {
-  /** The span of another system by W3C Trace Context. The library's own function for it is loaded only where spans are sent. */
-  readonly remoteSpan: (context: {
-    readonly traceId: string
-    readonly spanId: string
-    readonly traceFlags: number
-  }) => Tracer.ExternalSpan
-}
-
-/** Where spans go; absent when none are sent. The tracer of a fiber is enabled only within a trace. */
+/**
+ * Makes the span of another system by W3C Trace Context; absent when no spans are sent, for the library's function is loaded only where some
+ * are. The tracer of a fiber is enabled only within a trace.
+ */
 export class Spans extends Context.Reference<Spans>()("music/Spans", {
-  defaultValue: (): SpanSender | undefined => undefined
+  defaultValue: (): { readonly remoteSpan: typeof makeExternalSpan } | undefined => undefined
 }) {}
 
 /** Runs the effect as a trace of its own, with a span of this name. */

@@ -22,23 +22,19 @@ export class Refused extends Data.TaggedError("Refused")<{
   readonly retryAfterSeconds?: number | undefined
 }> {}
 
-/** The call had no effect: the connection was never made, or the upstream says so. */
-export class NotExecuted extends Data.TaggedError("NotExecuted")<{
-  readonly dependency: Dependency
-  readonly reason: string
-  readonly retryAfterSeconds?: number | undefined
-  /** The deadline of the caller's request left no time for the call. */
-  readonly isLate?: boolean
-}> {}
-
-/** The call may have taken effect: no response, a lost connection, or a response that violates the contract. */
-export class Unknown extends Data.TaggedError("Unknown")<{
+interface NoAnswer {
   readonly dependency: Dependency
   readonly reason: string
   readonly retryAfterSeconds?: number | undefined
   /** The deadline of the caller's request left less than a second for the call: this says nothing about the dependency. */
   readonly isLate?: boolean
-}> {}
+}
+
+/** The call had no effect: the connection was never made, or the upstream says so. */
+export class NotExecuted extends Data.TaggedError("NotExecuted")<NoAnswer> {}
+
+/** The call may have taken effect: no response, a lost connection, or a response that violates the contract. */
+export class Unknown extends Data.TaggedError("Unknown")<NoAnswer> {}
 
 export type UpstreamFailure = Refused | NotExecuted | Unknown
 

@@ -184,7 +184,7 @@ const makeWith = <S, E, R>(options: Options, server: Layer.Layer<S, E, R>) =>
         keys += 1
         const slt = upstreams.iam.controls.mintSlt(production, { appId: "music", actor })
         const key = `prepared-key-${String(keys).padStart(8, "0")}`
-        return sessions.login(Production(), { slt: Redacted.make(slt), key: Redacted.make(key) })
+        return sessions.login(Production(), { token: Redacted.make(slt), key: Redacted.make(key) })
       }).pipe(
         Effect.provideService(RequestContext, prepared),
         Logger.withMinimumLogLevel(LogLevel.None),

@@ -128,7 +128,6 @@ it.scopedLive("Metrics agree with a scripted load", function* () {
     ["music_upstream_requests_total", { outcome: "unknown" }, 1],
     ["music_upstream_retries_total", { dependency: "iam" }, 1],
     ["music_upstream_retries_total", {}, 1],
-    ["music_shared_requests_total", { operation: "introspect" }, 3],
     ["music_deliveries", { kind: "report", state: "delivered" }, 1],
     ["music_deliveries", {}, 1],
     ["music_spool_events_total", { table: "musicclidaemon", result: "accepted" }, 3],

@@ -45,7 +45,7 @@ describe("a login", () => {
       org_ids: ["acme"],
       testing_environment_id: null
     })
-    for (const method of ["exchange", "introspect", "prove", "warmCatalogue"] as const)
+    for (const method of ["exchange", "introspect", "prove"] as const)
       expect([method, yield* iam.calls(method)]).toEqual([method, 1])
     expect(yield* iam.keys("exchange")).toEqual([upstreamKey("login", production, callerKey("mine"))])
   })

@@ -14,9 +14,9 @@ import { callerKey, inRequest, production, scenario } from "../world/UseCaseLaye
 import { codeOf } from "./Codes.ts"
 
 const refresh = (token: string, key = callerKey("refresh"), plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) =>
-    sessions.refresh(plane, { refreshToken: Redacted.make(token), key })
-  ).pipe(inRequest())
+  Effect.flatMap(Sessions, (sessions) => sessions.refresh(plane, { token: Redacted.make(token), key })).pipe(
+    inRequest()
+  )
 
 /** A session; of the deejay by default. */
 const session = (who: Partial<Login> = {}) =>

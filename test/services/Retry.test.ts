@@ -38,7 +38,7 @@ const run = (failures: ReadonlyArray<UpstreamFailure>, deadlineMillis = Number.P
       return failure === undefined ? "done" : yield* failure
     })
     const fiber = yield* attempt.pipe(
-      retryTransient(() => "iam"),
+      retryTransient,
       before(start + deadlineMillis),
       Effect.either,
       Effect.zip(Effect.map(Clock.currentTimeMillis, (end) => end - start)),

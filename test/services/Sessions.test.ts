@@ -84,7 +84,7 @@ describe("me", () => {
       expect(yield* ready(ana.access_token, organisation)).toEqual([organisation === "acme", null])
     const { plane, state } = yield* iam.environment("e2e")
     state.withdrawScope(scopes.register)
-    const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
+    const request = { token: Redacted.make("si:deejay"), key: callerKey("there") }
     const there = yield* (yield* Sessions).login(plane, request).pipe(inRequest())
     expect(yield* ready(there.access_token, "acme", plane)).toEqual([false, plane.environmentId])
     const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }

@@ -122,7 +122,7 @@ describe("a use case", () => {
     const { secret } = yield* iam.environment("one")
     const token = Redacted.make(session.refresh_token)
     let keys = 0
-    const request = () => ({ refreshToken: token, token, key: callerKey(`place-${++keys}`) })
+    const request = () => ({ token, key: callerKey(`place-${++keys}`) })
     const asks: ReadonlyArray<readonly [IamMethod, () => Effect.Effect<unknown, Failure, Sessions>]> = [
       // A ting waits in one place for its proof and for itself.
       ["prove", send],

@@ -9,7 +9,7 @@ import { StoreSwitches } from "./TestStore.ts"
 import { bearer, callerKey, inRequest, production } from "./UseCaseLayers.ts"
 
 export const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
+  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { token: slt, key })).pipe(inRequest())
 
 /** A login with a fresh SLT; of the deejay by default. */
 export const loginAs = (who: Partial<Login> = {}, key = callerKey("login")) =>

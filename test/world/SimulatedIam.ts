@@ -115,11 +115,11 @@ const make = Effect.gen(function* () {
   type Environment = ReturnType<typeof makeEnvironment>
 
   /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
-  const delivery = (event: Omit<WebhookEvent, "plane">, options: DeliveryOptions<Environment> = {}) =>
+  const delivery = (event: Omit<WebhookEvent, "testing">, options: DeliveryOptions<Environment> = {}) =>
     Effect.sync(() => {
       const { environment, rewrite = (text: string) => text, withoutEnvironment = false } = options
-      const { eventId, eventType, occurredAt, organisationUuid, aggregate, data } = event
-      const organizationId = Option.getOrNull(organisationUuid)
+      const { eventId, eventType, occurredAt, organisationUuid: organizationId, data } = event
+      const aggregate = { type: event.aggregateType, id: event.aggregateId, version: event.aggregateVersion }
       const signed = controls.buildWebhook(
         environment?.state.id ?? production,
         { eventId, eventType, occurredAt, organizationId, aggregate, data },

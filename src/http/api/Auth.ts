@@ -90,14 +90,14 @@ export const AuthLive = HttpApiBuilder.group(HttpApi.make("music").add(AuthApi),
     const sessions = yield* Sessions
     return handlers
       .handle("login", ({ payload: { slt } }) =>
-        keyed((plane, key) => sessions.login(plane, { slt: Redacted.make(slt), key })).pipe(
+        keyed((plane, key) => sessions.login(plane, { token: Redacted.make(slt), key })).pipe(
           Effect.tap(({ actor }) => noteActor(actor.type))
         )
       )
       .handle("refresh", ({ payload: { refresh_token } }) =>
-        keyed((plane, key) =>
-          sessions.refresh(plane, { refreshToken: Redacted.make(refresh_token), key })
-        ).pipe(Effect.tap(({ actor }) => noteActor(actor.type)))
+        keyed((plane, key) => sessions.refresh(plane, { token: Redacted.make(refresh_token), key })).pipe(
+          Effect.tap(({ actor }) => noteActor(actor.type))
+        )
       )
       .handle("logout", ({ payload: { token } }) =>
         keyed((plane, key) => sessions.logout(plane, { token: Redacted.make(token), key }))

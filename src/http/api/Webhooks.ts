@@ -4,6 +4,7 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { WebhookDelivery, WebhookReceipt } from "../../schema/System.ts"
 import { productionId } from "../../services/Plane.ts"
@@ -51,7 +52,7 @@ export const WebhooksLive = HttpApiBuilder.group(
         const body = yield* exchange.body
         exchange.committing = true
         const event = yield* webhooks.verify({ rawHeaders: exchange.message.rawHeaders, body })
-        exchange.plane = event.plane._tag === "Production" ? productionId : "testing"
+        exchange.plane = Option.isNone(event.testing) ? productionId : "testing"
         yield* checkNesting(event.data)
         return yield* webhooks.receive(event)
       })

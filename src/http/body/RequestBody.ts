@@ -7,12 +7,11 @@ import * as Either from "effect/Either"
 import * as FiberId from "effect/FiberId"
 import * as Runtime from "effect/Runtime"
 import { nestingLimit } from "../../schema/BodyLimits.ts"
-import { Failure, type FailureOf } from "../../schema/Failure.ts"
+import { Failure, type FailureOf, refuseField } from "../../schema/Failure.ts"
 import { requestTimeout } from "../transport/UnparsedRequest.ts"
 import { Bounds } from "../middleware/Bounds.ts"
 import { type BodyFailure, type Call, countHeader, type Exchange } from "../middleware/Exchange.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
-import { refuseField } from "./ValidationErrors.ts"
 
 // No space can belong to two of its parts: the search would try all ways to divide them.
 const mediaType = /^application\/json[ \t]*(?:;[ \t]*(?:charset[ \t]*=[ \t]*"?utf-8"?[ \t]*(?:;[ \t]*)?)?)?$/i

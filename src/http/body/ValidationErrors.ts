@@ -2,7 +2,7 @@
 import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
-import { Failure } from "../../schema/Failure.ts"
+import { type Failure, refuseField } from "../../schema/Failure.ts"
 import { redact } from "../../services/text/Redaction.ts"
 
 type Issue = ParseResult.ArrayFormatterIssue
@@ -46,10 +46,6 @@ const withoutValues = (issue: ParseResult.ParseIssue): ParseResult.ParseIssue =>
     ...("issue" in issue ? { issue: { value: withoutValues(issue.issue) } } : {}),
     ...("issues" in issue ? { issues: { value: [issue.issues].flat().map(withoutValues) } } : {})
   })
-
-/** The refusal of a header or a body, by the dotted path of a field, or by `body` for the whole. */
-export const refuseField = (path: string, problem: string): Failure<"invalid_input"> =>
-  new Failure("invalid_input", { details: { fields: [{ path, problem }] } })
 
 const toFailure = (issues: ReadonlyArray<Issue>): Failure<"invalid_input"> | undefined => {
   const issue = issues.find((found) => !isAlternative(found)) ?? issues[0]

@@ -16,13 +16,8 @@ import * as FiberRef from "effect/FiberRef"
 import * as HashMap from "effect/HashMap"
 import * as Option from "effect/Option"
 import { failureHeaders, failureStatus, securityHeaders, toEnvelope } from "../../schema/Envelope.ts"
-import { Failure, type QuotaReading } from "../../schema/Failure.ts"
-import {
-  clientVersionMaxLength,
-  clientVersionPattern,
-  isLowerVersion,
-  requestIdPattern
-} from "../../schema/Patterns.ts"
+import { Failure, type QuotaReading, refuseField } from "../../schema/Failure.ts"
+import { clientVersionPattern, isLowerVersion, requestIdPattern } from "../../schema/Patterns.ts"
 import { Drain } from "../../services/Drain.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { productionId } from "../../services/Plane.ts"
@@ -32,7 +27,6 @@ import { redact } from "../../services/text/Redaction.ts"
 import { writeResponse } from "../../services/WriteResponse.ts"
 import { checkFraming, misframed } from "../transport/UnparsedRequest.ts"
 import { apiPrefix } from "../api/Endpoint.ts"
-import { refuseField } from "../body/ValidationErrors.ts"
 import { checkBodyHeaders, makeBodyReader, withJson } from "../body/RequestBody.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { makeRecorder, makeRequestSpan } from "./AccessLog.ts"
@@ -68,7 +62,7 @@ const allowsRecording = (headers: IncomingHttpHeaders): boolean =>
 /** `X-Music-Client-Version`; anything that is no version counts as absent, never as a refusal. */
 const readClientVersion = (headers: IncomingHttpHeaders): string | undefined => {
   const version = String(headers["x-music-client-version"])
-  return version.length <= clientVersionMaxLength && clientVersionPattern.test(version) ? version : undefined
+  return clientVersionPattern.test(version) ? version : undefined
 }
 
 /** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10); none without a reading. */

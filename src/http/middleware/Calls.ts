@@ -2,9 +2,9 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { Failure, type FailureOf, type QuotaReading } from "../../schema/Failure.ts"
+import type { FailureOf } from "../../schema/Failure.ts"
 import type { ActorType } from "../../schema/Identity.ts"
-import { makeQuota } from "../../services/combinators/Quota.ts"
+import { makeQuota, takeAll } from "../../services/combinators/Quota.ts"
 import { digestOf } from "../../services/Digest.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
@@ -22,9 +22,6 @@ export const noteActor = (actor: ActorType): Effect.Effect<void> =>
     exchange.actor = actor
   })
 
-const refuse = (quota: QuotaReading) =>
-  new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
-
 /** Limits the requests of one client. Counts in this process only, in bounded memory. */
 const makeLimits = Effect.gen(function* () {
   const { rateLimit } = yield* Settings
@@ -36,19 +33,11 @@ const makeLimits = Effect.gen(function* () {
   /** Counts a request against its credential and its address, and notes the quotas in it; or gives the failure of its refusal. */
   return (exchange: Exchange): FailureOf<"rate_limited"> | undefined => {
     if (!rateLimit) return undefined
-    const now = unsafeMonotonicMillis(clock)
-    // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
-    const key = Option.map(exchange.credential, ({ token }) => digestOf(token))
-    const own = Option.toArray(Option.map(key, (digest) => byCredential.take(digest, now)))
-    const used = own.find(({ retryAfterSeconds }) => retryAfterSeconds > 0)
-    if (used !== undefined) return refuse(used)
-    const ofAddress = byAddress.take(exchange.clientNetwork, now)
-    if (ofAddress.retryAfterSeconds > 0) {
-      if (Option.isSome(key)) byCredential.giveBack(key.value)
-      return refuse(ofAddress)
-    }
-    exchange.quotas = [ofAddress, ...own]
-    return undefined
+    const own = Option.map(exchange.credential, ({ token }) => [byCredential, digestOf(token)] as const)
+    const uses = [[byAddress, exchange.clientNetwork] as const, ...Option.toArray(own)]
+    const { readings, refusal } = takeAll(uses, unsafeMonotonicMillis(clock))
+    exchange.quotas = readings
+    return refusal
   }
 })
 

@@ -12,7 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
+import { Failure, type FailureCode, type FailureOf, refuseField } from "../../schema/Failure.ts"
 import type { Credential } from "../../schema/Identity.ts"
 import {
   accessTokenPattern,
@@ -21,7 +21,6 @@ import {
   testingSecretPattern
 } from "../../schema/Patterns.ts"
 import { failures } from "../api/Endpoint.ts"
-import { refuseField } from "../body/ValidationErrors.ts"
 import { countHeader, CurrentExchange } from "./Exchange.ts"
 
 /** What was sent, or the failure of its form: Node joins a repeated header with a comma and a space, which no pattern here matches. */

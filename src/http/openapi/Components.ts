@@ -3,7 +3,6 @@ import * as Record from "effect/Record"
 import { toEnvelope } from "../../schema/Envelope.ts"
 import { type Details, Failure, type FailureCode, failureCodes, failureTable } from "../../schema/Failure.ts"
 import {
-  clientVersionMaxLength,
   clientVersionPattern,
   idempotencyKeyPattern,
   organisationPattern,
@@ -80,7 +79,7 @@ export const parameters = toParameters(
     "X-Music-Client-Version": text(
       "The client's version. The response to a version below `min_cli` carries `X-Music-Min-Cli`; anything that is no version is ignored.",
       "0.1.0",
-      { maxLength: clientVersionMaxLength, pattern: clientVersionPattern.source }
+      { pattern: clientVersionPattern.source }
     ),
     "X-Music-Telemetry": text(
       "With `off` no event of this request is stored, and the identity service is asked to record nothing. `Sec-GPC: 1` and `DNT: 1` mean the same.",

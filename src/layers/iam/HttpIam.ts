@@ -85,10 +85,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const credentials = makeCredentials(sessionDigests, applicationSecret)
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
-    const environments = yield* makeShare<Environment, UpstreamFailure>({
-      capacity,
-      millis: environmentMillis
-    })
+    const environments = yield* makeShare<Environment, UpstreamFailure>(environmentMillis, capacity)
     /** IAM refuses the application's own secret, and an operator was told. */
     let isRefused = false
 
@@ -141,7 +138,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     }
 
     /** Cached for 10 minutes by plane. */
-    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>({ capacity, millis: catalogueMillis })
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>(catalogueMillis, capacity)
     const catalogueOf = (plane: Plane) =>
       catalogues.get(
         planeId(plane),
@@ -186,12 +183,11 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     return {
       ...tokens,
       prove,
-      warmCatalogue: (plane) => Effect.ignore(catalogueOf(plane)),
       resolvePlane,
       // A webhook of a testing plane may not name it, so it is for the tokens of all testing planes.
       verifyWebhook: (delivery) =>
-        Effect.tap(verifyWebhook(delivery), ({ plane }) =>
-          forgetWhere((key) => key.startsWith(`${productionId} `) === (plane._tag === "Production"))
+        Effect.tap(verifyWebhook(delivery), ({ testing }) =>
+          forgetWhere((key) => key.startsWith(`${productionId} `) === Option.isNone(testing))
         )
     }
   })

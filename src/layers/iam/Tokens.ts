@@ -33,11 +33,11 @@ export const makeTokens = (
     /** When the next probe is due in the planes whose last introspection failed. */
     const failing = new Map<PlaneId, number>()
     const millis = introspectionCacheSeconds * 1_000
-    const cache = yield* makeShare<Option.Option<Introspection>, UpstreamFailure>({
-      capacity: maxCachedTokens,
+    const cache = yield* makeShare<Option.Option<Introspection>, UpstreamFailure>(
       millis,
-      keep: Option.exists(({ answeredAt, expires_at }) => answeredAt + millis <= expires_at * 1_000)
-    })
+      maxCachedTokens,
+      Option.exists(({ answeredAt, expires_at }) => answeredAt + millis <= expires_at * 1_000)
+    )
 
     const introspectOnce = (plane: Plane, token: Redacted.Redacted, credential?: string) => {
       const id = planeId(plane)
@@ -74,9 +74,7 @@ export const makeTokens = (
           })
         return introspection
       })
-      return cache
-        .get(key, asked, { operation: "introspect" })
-        .pipe(credentials.unlessRefused(key, Effect.succeedNone))
+      return cache.get(key, asked).pipe(credentials.unlessRefused(key, Effect.succeedNone))
     }
 
     /** Around a call that may end tokens: the cached introspections of their login are dropped, and those in flight. */

@@ -117,12 +117,12 @@ const readEnvelope = (value: unknown) =>
   Either.gen(function* () {
     if (!Predicate.hasProperty(value, "test")) {
       const { data, ...event } = yield* Either.mapLeft(decodeProduction(value), () => "envelope")
-      return { data, event, plane: { _tag: "Production" } as const }
+      return { data, event, testing: Option.none() }
     }
     const { test } = yield* Either.mapLeft(decodeTest(value), () => "envelope")
     const environmentId = Option.fromNullable(test.metadata.environment_id)
-    const plane = { _tag: "Testing", environmentId, keyDigest: sha256(test.testing_key) } as const
-    return { data: test.data, event: test.metadata, plane }
+    const testing = Option.some({ environmentId, keyDigest: sha256(test.testing_key) })
+    return { data: test.data, event: test.metadata, testing }
   })
 
 /** The event of a delivery that was signed at a time; in seconds. `eventId` comes from the header. */
@@ -131,16 +131,18 @@ const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<W
     const eventId = yield* readHeader(delivery, "x-silicon-iam-event-id", uuidPattern)
     yield* expectAll([Math.abs(now - signedAt) <= tolerance, "age"])
     const value = yield* Either.mapLeft(parseJson(delivery.body), () => "JSON")
-    const { data, event, plane } = yield* readEnvelope(value)
+    const { data, event, testing } = yield* readEnvelope(value)
     yield* expectAll([event.event_id === eventId, "event id"])
     return {
       eventId,
       eventType: event.event_type,
       occurredAt: event.occurred_at,
-      organisationUuid: Option.fromNullable(event.organization_id),
-      aggregate: event.aggregate,
+      organisationUuid: event.organization_id ?? null,
+      aggregateType: event.aggregate.type,
+      aggregateId: event.aggregate.id,
+      aggregateVersion: event.aggregate.version,
       data,
-      plane
+      testing
     }
   })
 

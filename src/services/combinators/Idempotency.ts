@@ -53,11 +53,7 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
         const key = [operation, planeId(plane), callerKey ?? content].join("\n")
         const conflict = () => new Failure("idempotency_conflict")
         // Safe: the key names the operation, so an execution under it was started with an effect of this type.
-        return get(key, effect, { content, conflict, operation }) as Effect.Effect<
-          A,
-          E | Failure<"idempotency_conflict">,
-          R
-        >
+        return get(key, effect, { content, conflict }) as Effect.Effect<A, E | ReturnType<typeof conflict>, R>
       }
 
     return { executeOnce } as const

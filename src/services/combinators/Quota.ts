@@ -1,5 +1,6 @@
 /** Rate limits by key with an even refill. In memory, bounded, on monotonic time. */
-import type { QuotaPolicy, QuotaReading } from "../../schema/Failure.ts"
+import { constVoid } from "effect/Function"
+import { Failure, type QuotaPolicy, type QuotaReading } from "../../schema/Failure.ts"
 import { putBounded } from "./BoundedMap.ts"
 
 /** Keys that a quota keeps; beyond it the least recently used key is dropped. */
@@ -39,4 +40,26 @@ export const makeQuota = (policy: QuotaPolicy) => {
       if (full !== undefined) fullAt.set(key, full - interval)
     }
   }
+}
+
+type Quota = ReturnType<typeof makeQuota>
+
+/**
+ * Takes a use of each quota, or of none where one refuses it, with the refusal that lasts longest: the loop of one sender would use up
+ * what it shares with others. `giveBack` undoes it.
+ */
+export const takeAll = (uses: ReadonlyArray<readonly [Quota, key: string]>, millis: number) => {
+  const takes = uses.map(([quota, key]) => ({ quota, key, reading: quota.take(key, millis) }))
+  const admitted = takes.filter(({ reading }) => reading.retryAfterSeconds === 0)
+  const giveBack = (): void => {
+    for (const { key, quota } of admitted) quota.giveBack(key)
+  }
+  const readings = takes.map(({ reading }) => reading)
+  if (admitted.length === takes.length) return { readings, refusal: undefined, giveBack }
+  giveBack()
+  const quota = readings.reduce((one, other) =>
+    other.retryAfterSeconds > one.retryAfterSeconds ? other : one
+  )
+  const refusal = new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
+  return { readings: [], refusal, giveBack: constVoid }
 }

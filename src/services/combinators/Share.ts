@@ -11,7 +11,6 @@ import * as FiberSet from "effect/FiberSet"
 import { constTrue } from "effect/Function"
 import * as Runtime from "effect/Runtime"
 import { putBounded } from "./BoundedMap.ts"
-import { recordNow, sharedRequests } from "../Metrics.ts"
 import { unsafeMonotonicMillis } from "../MonotonicTime.ts"
 import { RequestContext } from "../RequestContext.ts"
 
@@ -26,8 +25,6 @@ interface Execution<A, E> {
 }
 
 interface SharedCall<E> {
-  /** Counts callers that join an execution in flight under this name. */
-  readonly operation?: string
   /** What is asked for under the key. While it is in flight under the key, a caller with other content gets `conflict`. */
   readonly content?: string
   readonly conflict?: () => E
@@ -37,15 +34,11 @@ interface SharedCall<E> {
  * Keeps a result for `millis` from the start of its execution, or only shares what is in flight, if `keep` wants it; failures are never
  * kept. Beyond `capacity` the oldest entry is dropped.
  */
-export const makeShare = <A, E>({
+export const makeShare = <A, E>(
+  millis = 0,
   capacity = Number.POSITIVE_INFINITY,
-  keep = constTrue,
-  millis = 0
-}: {
-  readonly millis?: number
-  readonly capacity?: number
-  readonly keep?: (result: A) => boolean
-} = {}) =>
+  keep: (result: A) => boolean = constTrue
+) =>
   Effect.map(FiberSet.make<A, E>(), (running) => {
     const executions = new Map<string, Execution<A, E>>()
 
@@ -74,7 +67,7 @@ export const makeShare = <A, E>({
       get: <R, E2 = never>(
         key: string,
         effect: Effect.Effect<A, E, R>,
-        { conflict, content = "", operation }: SharedCall<E2> = {}
+        { conflict, content = "" }: SharedCall<E2> = {}
       ): Effect.Effect<A, E | E2, R> =>
         Effect.clockWith((clock) =>
           Effect.flatMap(Effect.runtime<R>(), (runtime): Effect.Effect<A, E | E2> => {
@@ -84,10 +77,7 @@ export const makeShare = <A, E>({
             if (found !== undefined) {
               const { end, hasEnded, startedAt } = found
               if (conflict !== undefined && found.content !== content) return Effect.fail(conflict())
-              if (hasEnded ? now - startedAt < millis : found.recording === recording) {
-                if (!hasEnded && operation !== undefined) recordNow(sharedRequests({ operation }), 1)
-                return end
-              }
+              if (hasEnded ? now - startedAt < millis : found.recording === recording) return end
             }
             const fiber = Runtime.runFork(runtime)(Effect.interruptible(effect), { immediate: false })
             return start(key, fiber, { content, recording, startedAt: now })
@@ -103,4 +93,4 @@ export const makeShare = <A, E>({
 
 /** Runs the effect at most once in `millis`. Not `Effect.cachedWithTTL`, which goes by the wall clock. */
 export const shareFor = <A>(millis: number, effect: Effect.Effect<A>) =>
-  Effect.map(makeShare<A, never>({ millis }), ({ get }) => get("", effect))
+  Effect.map(makeShare<A, never>(millis), ({ get }) => get("", effect))

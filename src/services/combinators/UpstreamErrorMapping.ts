@@ -1,6 +1,6 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
 import { Failure, type FailureCode, type FailureOf } from "../../schema/Failure.ts"
-import { deadTokenCodes } from "../Iam.ts"
+import type { DeadTokenCode } from "../Iam.ts"
 import type { Plane } from "../Plane.ts"
 import type { UpstreamFailure } from "../UpstreamFailure.ts"
 
@@ -37,11 +37,11 @@ const kept = <Code extends FailureCode>(...codes: ReadonlyArray<Code>) =>
   Object.fromEntries(codes.map((code) => [code, code])) as { readonly [Key in Code]: Key }
 
 /** Of the token that was presented. */
-const tokenRefused = <Code extends FailureCode>(code: Code) =>
-  // The keys are those codes.
-  Object.fromEntries(deadTokenCodes.map((dead) => [dead, code])) as {
-    readonly [Key in (typeof deadTokenCodes)[number]]: Code
-  }
+const tokenRefused = <const Code extends FailureCode>(code: Code) =>
+  ({ invalid_grant: code, refresh_token_reuse: code, invalid_token: code }) satisfies Record<
+    DeadTokenCode,
+    Code
+  >
 
 /** Of any operation at IAM. In a testing plane a refusal of our credentials is one of the selector. */
 const atIam = ({ _tag }: Plane) =>
@@ -86,14 +86,10 @@ const atTing = {
   authentication_required: "dependency_misconfigured",
   test_context_required: "dependency_misconfigured"
 } as const
-const sent = kept(
-  ...([
-    "recipient_not_registered",
-    "required_delivery_not_enabled",
-    "not_found",
-    "idempotency_conflict"
-  ] as const)
-)
+const sent = {
+  ...kept("recipient_not_registered", "required_delivery_not_enabled"),
+  ...kept("not_found", "idempotency_conflict")
+}
 
 /** The failures of Ting's calls. */
 export const tingFailures = { register: mapBy(atTing), send: mapBy({ ...atTing, ...sent }) } as const

@@ -9,27 +9,17 @@ import { recordNow, upstreamPlacesTaken } from "../Metrics.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Settings } from "../Settings.ts"
 
-/** The upstreams that a request waits for; workers call the others. */
-type AwaitedUpstream = "iam" | "ting"
-
-interface PlaceBound {
-  readonly all: number
-  /** Bounds one caller's share. */
-  readonly perCredential: number
-  /**
-   * Of one client address (a /64 of IPv6): a logout accepts any string in a token's form, so credentials can be invented. Not
-   * applied when `MUSIC_RATE_LIMIT` is off, since all clients may share an address there, nor to work without a request.
-   */
-  readonly perAddress: number
-}
-
-/** Of the 1,000 requests in flight, 400 remain for those that wait for no upstream. Tests lower the bounds. */
+/**
+ * Of each upstream that a request waits for; workers call the others. Of the 1,000 requests in flight, 400 remain for those that wait for
+ * none. Tests lower the bounds.
+ */
 export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBounds", {
-  defaultValue: (): Readonly<Record<AwaitedUpstream, PlaceBound>> => ({
+  defaultValue: () => ({
     iam: { all: 400, perCredential: 40, perAddress: 100 },
     ting: { all: 200, perCredential: 20, perAddress: 50 }
   })
 }) {}
+type AwaitedUpstream = keyof Context.Tag.Service<PlaceBounds>
 
 /** The places of this process. */
 export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/UpstreamPlaces", {
@@ -42,8 +32,9 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
 
     const count = (dependency: AwaitedUpstream, holders: Iterable<string>, change: 1 | -1): void => {
       for (const holder of holders) {
-        taken.set(holder, heldBy(holder) + change)
-        if (heldBy(holder) === 0) taken.delete(holder)
+        const held = heldBy(holder) + change
+        if (held === 0) taken.delete(holder)
+        else taken.set(holder, held)
       }
       recordNow(upstreamPlacesTaken({ dependency }), heldBy(dependency))
     }
@@ -64,6 +55,8 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
               [dependency, all],
               [`${dependency} credential ${credential}`, perCredential]
             ])
+            // Credentials can be invented: a logout takes any string in a token's form. All clients may share an address where the rate
+            // limits are off, and work without a request has none.
             if (rateLimit && clientNetwork !== "")
               limits.set(`${dependency} address ${clientNetwork}`, perAddress)
             if ([...limits].some(([holder, most]) => heldBy(holder) >= most))

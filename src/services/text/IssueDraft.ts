@@ -28,8 +28,6 @@ export const markerOf = (report: Pick<StoredReport, "id" | "marker">): string =>
 
 const breaker = "\u200B"
 const cutMark = "[cut: the stored report holds the rest]"
-/** Longest run of a fence character that is left whole; bounds the length of a fence. */
-const longestRun = 60
 
 /**
  * The id wherever it is visible, in any letter case and after any character. Followed by a letter or digit it is another id, unless a
@@ -56,27 +54,20 @@ export const anonymise = (text: string, reporter: Reporter): string => {
   return replaceVisible(text, findPattern(name), "[reporter]")
 }
 
-type Clean = (text: string) => string
-
 /** Removes credentials and the reporter's id. */
-const makeCleaner =
-  ({ reporter }: StoredReport): Clean =>
-  (text) =>
-    repeatUntilStable(text, (given) => anonymise(redact(given), reporter), redactedText)
-
-const longRun = new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g")
+type Clean = (text: string) => string
 
 /** A character reference as Markdown decodes it, before it looks for mentions (issue-tracker.md 5). */
 const characterReference = /&(?=(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});)/gi
 
-/** Breaks mentions, references and markers. A mail client quotes text without its fence, so it must be harmless on its own. */
+/** Breaks mentions, references, markers and fences. A mail client quotes text without its fence, so it must be harmless on its own. */
 const neutralise = (text: string): string =>
   text
     .replace(characterReference, `$&${breaker}`)
     .replace(/[@#](?=[\p{L}\p{N}_&])/gu, `$&${breaker}`)
     .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
     .replace(/report(?=\\?-ref)/gi, `$&${breaker}`)
-    .replace(longRun, `$1${breaker}`)
+    .replace(/``(?=`)/g, `$&${breaker}`)
 
 /**
  * The beginning of a text that is clean. The cut may make another id into the reporter's; what takes its place is cut, too. Never splits a
@@ -91,11 +82,8 @@ const headOf = (text: string, end: number, clean: Clean): string =>
 const cut = (text: string, room: number, clean: Clean): string =>
   text.length <= room ? text : `${headOf(text, room - cutMark.length - 1, clean)}\n${cutMark}`
 
-const fenced = (text: string): string => {
-  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length))
-  const fence = "`".repeat(longest + 1)
-  return `${fence}text\n${text}\n${fence}`
-}
+/** The text holds no fence, see `neutralise`. */
+const fenced = (text: string): string => `\`\`\`text\n${text}\n\`\`\``
 
 /** A code span of what no renderer interprets. Cleaned again after each replacement, which may form a credential or the reporter's id. */
 const codeSpan = (text: string, clean: Clean): string =>
@@ -116,8 +104,6 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
     : `${headOf(title, points.slice(0, size.title - 1).join("").length, clean)}…`
 }
 
-/** Fences, their info string and line breaks of one part, at most. */
-const partOverhead = 2 * (longestRun + 2) + 16
 const leastText = 200
 const leftOut = "\n\n[left out: the stored report holds more]"
 
@@ -126,7 +112,8 @@ const leftOut = "\n\n[left out: the stored report holds more]"
  * included. Text that does not fit is cut visibly; the marker is always complete, on the last line.
  */
 export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
-  const clean = makeCleaner(report)
+  const clean: Clean = (text) =>
+    repeatUntilStable(text, (given) => anonymise(redact(given), report.reporter), redactedText)
   const visible: Clean = (text) => clean(normaliseText(text))
   const span = (text: string): string => codeSpan(text, visible)
   const { attachments, context, pr } = report.content
@@ -153,7 +140,7 @@ export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): 
   let skipped = ""
   for (const [heading, text, characters] of parts) {
     const lead = `\n\n${heading}`
-    const taken = body.length + lead.length + partOverhead + leftOut.length + tail.length
+    const taken = body.length + lead.length + fenced("").length + leftOut.length + tail.length
     const room = Math.min(size.characters - taken, characters)
     if (room < leastText) skipped = leftOut
     else body += lead + fenced(cut(neutralise(text), room, clean))

@@ -136,14 +136,13 @@ const findVisible = (
 }
 
 const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: string): string => {
-  const pieces: Array<string> = []
-  let done = 0
+  let [replaced, done] = ["", 0]
   for (const { start, end } of ranges) {
     // Overlapping ranges are replaced once.
-    if (start >= done) pieces.push(text.slice(done, start), replacement)
+    if (start >= done) replaced += text.slice(done, start) + replacement
     done = Math.max(done, end)
   }
-  return pieces.join("") + text.slice(done)
+  return replaced + text.slice(done)
 }
 
 /** After so many rounds a text counts as made to be slow. A usual one is stable after the first. */

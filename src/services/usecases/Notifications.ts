@@ -1,6 +1,6 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { Failure } from "../../schema/Failure.ts"
+import { Failure, refuseField } from "../../schema/Failure.ts"
 import { scopes } from "../../schema/Identity.ts"
 import { type TingRequest, tingBodyLimit } from "../../schema/Ting.ts"
 import { digestOf, sha256 } from "../Digest.ts"
@@ -15,18 +15,10 @@ import { writeBestEffort } from "../StoreFailures.ts"
 import { Settings } from "../Settings.ts"
 import { Store } from "../Store.ts"
 import { type PreparedCall, Ting } from "../Ting.ts"
-import type { Dependency, UpstreamFailure } from "../UpstreamFailure.ts"
-
-const wrongKey = () =>
-  new Failure("invalid_input", {
-    details: { fields: [{ path: "key", problem: "must start with your own public id and a slash" }] }
-  })
+import type { UpstreamFailure } from "../UpstreamFailure.ts"
 
 /** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
-const requireScope = (
-  { membership }: Caller,
-  scope: string
-): Effect.Effect<void, Failure<"reconsent_required">> =>
+const requireScope = ({ membership }: Caller, scope: string) =>
   [scope, scopes.identity].every((needed) => membership.scopes.includes(needed))
     ? Effect.void
     : new Failure("reconsent_required")
@@ -62,44 +54,41 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       prepared: PreparedCall,
       use: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>,
       map: (failure: UpstreamFailure) => F
-    ) => {
-      let waitingFor: Dependency = "iam"
-      return Effect.gen(function* () {
-        waitingFor = "iam"
+    ) =>
+      Effect.gen(function* () {
+        const { body, endpoint } = prepared
+        const key = yield* attemptKey
         const proof = yield* iam.prove(plane, {
           subject: credential.token,
           organisation: membership.org_id,
-          endpoint: prepared.endpoint,
-          body: prepared.body,
-          key: yield* attemptKey
+          endpoint,
+          body,
+          key
         })
-        waitingFor = "ting"
         return yield* use(prepared, proof)
       }).pipe(
         // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
-        retryTransient(() => waitingFor),
+        retryTransient,
         Effect.mapError((failure) =>
           failure.dependency === "iam" ? iamFailures.prove(plane)(failure) : map(failure)
         )
       )
-    }
-
-    const register = Effect.fnUntraced(function* (plane: Plane, caller: Caller) {
-      yield* requireScope(caller, scopes.register)
-      const recipient = recipientOf(plane, caller)
-      const prepared = ting.prepareRegistration(recipient)
-      const registered = yield* callWithProof(plane, caller, prepared, ting.register, tingFailures.register)
-      yield* unlessUnrecorded(recipients.activate({ ...recipient, subscriptionId: registered.id }))
-      return registered
-    })
 
     const subscribe = (plane: Plane, caller: Caller) =>
-      register(plane, caller).pipe(within("ting", digestOf(caller.credential.token)))
+      Effect.gen(function* () {
+        yield* requireScope(caller, scopes.register)
+        const recipient = recipientOf(plane, caller)
+        const prepared = ting.prepareRegistration(recipient)
+        const registered = yield* callWithProof(plane, caller, prepared, ting.register, tingFailures.register)
+        yield* unlessUnrecorded(recipients.activate({ ...recipient, subscriptionId: registered.id }))
+        return registered
+      }).pipe(within("ting", digestOf(caller.credential.token)))
 
     const send = Effect.fnUntraced(function* (plane: Plane, caller: Caller, request: TingRequest) {
       const recipient = recipientOf(plane, caller)
       const { organisation, publicId } = recipient
-      if (!request.key.startsWith(`${publicId}/`)) return yield* wrongKey()
+      if (!request.key.startsWith(`${publicId}/`))
+        return yield* refuseField("key", "must start with your own public id and a slash")
       if (!settings.ting.types.includes(request.type)) return yield* new Failure("not_found")
       const prepared = ting.prepareTing({ ...request, organisation, recipient: publicId })
       if (prepared.body.length > tingBodyLimit) return yield* new Failure("payload_too_large")
@@ -128,6 +117,6 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       return { ...sent, replayed: sent.replayed || hasJoined }
     })
 
-    return { register, subscribe, send } as const
+    return { subscribe, send } as const
   })
 }) {}

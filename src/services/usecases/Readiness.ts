@@ -1,10 +1,16 @@
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { Failure } from "../../schema/Failure.ts"
 import type { CheckState, ReadinessAnswer } from "../../schema/System.ts"
-import { DeliveryHealth } from "../DeliveryHealth.ts"
 import { Drain } from "../Drain.ts"
 import { shareFor } from "../combinators/Share.ts"
 import { Store } from "../Store.ts"
+
+/** State of the background deliveries: `degraded` requires an operator, `off` is not configured. */
+export class DeliveryHealth extends Context.Tag("music/DeliveryHealth")<
+  DeliveryHealth,
+  { readonly checks: Effect.Effect<Record<"tracker" | "tables", "ok" | "degraded" | "off">> }
+>() {}
 
 /** Milliseconds for which all probes share one check of the dependencies. */
 const checkMillis = 1_000

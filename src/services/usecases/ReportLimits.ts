@@ -4,11 +4,10 @@
  * not verify: any text in a token's form would pass otherwise.
  */
 import { createHmac } from "node:crypto"
-import { constVoid } from "effect/Function"
 import * as Redacted from "effect/Redacted"
-import { Failure } from "../../schema/Failure.ts"
+import { siteOf } from "../Addresses.ts"
 import { type Plane, planeId } from "../Plane.ts"
-import { makeQuota } from "../combinators/Quota.ts"
+import { makeQuota, takeAll } from "../combinators/Quota.ts"
 import type { Reporter, ReportRoom } from "../Store.ts"
 
 const makeQuotas = (perMinute: number, perHour: number) => [
@@ -16,10 +15,7 @@ const makeQuotas = (perMinute: number, perHour: number) => [
   makeQuota({ name: "reports", quota: perHour, windowSeconds: 3_600 })
 ]
 
-/**
- * Makes the function that takes a use for a new report, or none where a limit is exhausted; `refusal` is then its failure. `giveBack`
- * returns the use of a report that was not stored.
- */
+/** Makes the function that takes the uses of a new report (`takeAll`). A report that is not stored gives them back. */
 export const makeReportQuota = (rateLimit: boolean) => {
   const byAddress = makeQuotas(10, 60)
   const byReporter = makeQuotas(30, 300)
@@ -29,17 +25,7 @@ export const makeReportQuota = (rateLimit: boolean) => {
     const isVerified = reporter._tag === "Verified"
     const key = isVerified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
     const quotas = isVerified ? byReporter : byAddress
-    const takes = rateLimit ? quotas.map((quota) => ({ quota, reading: quota.take(key, now) })) : []
-    const giveBack = (): void => {
-      for (const { quota, reading } of takes) if (reading.retryAfterSeconds === 0) quota.giveBack(key)
-    }
-    const [quota] = takes
-      .map(({ reading }) => reading)
-      .sort((one, other) => other.retryAfterSeconds - one.retryAfterSeconds)
-    if (quota === undefined || quota.retryAfterSeconds === 0) return { refusal: undefined, giveBack }
-    giveBack()
-    const refusal = new Failure("rate_limited", { retryAfterSeconds: quota.retryAfterSeconds, quota })
-    return { refusal, giveBack: constVoid }
+    return takeAll(rateLimit ? quotas.map((quota) => [quota, key]) : [], now)
   }
 }
 
@@ -53,14 +39,12 @@ export const roomOf = (bound: number): ReportRoom => ({
 })
 
 /**
- * Makes the digest of a client's address or /64 (`RequestContext`). The key comes from a secret of the server, so that a reader of the
+ * The digest of the network of a client's address or /64 (`RequestContext`). The key is a secret of the server, so that a reader of the
  * database alone cannot try all addresses; instances with the same secret make the same digests.
  */
-export const makeNetworkDigest = (secret: Redacted.Redacted): ((clientNetwork: string) => string) => {
-  const key = createHmac("sha256", Redacted.value(secret)).update("music report network v1").digest()
-  return (clientNetwork) => {
-    const separator = clientNetwork.includes(":") ? ":" : "."
-    const network = clientNetwork.split(separator).slice(0, 3).join(separator)
-    return createHmac("sha256", key).update(network).digest("hex")
-  }
+export const networkDigest = (secret: Redacted.Redacted, clientNetwork: string): string => {
+  const network = siteOf(clientNetwork).split(".", 3).join(".")
+  return createHmac("sha256", Redacted.value(secret))
+    .update(`music report network v1\n${network}`)
+    .digest("hex")
 }

@@ -5,8 +5,8 @@ import * as Exit from "effect/Exit"
 import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { Failure } from "../../schema/Failure.ts"
-import type { Report, ReportRequest } from "../../schema/Report.ts"
+import { Failure, refuseField } from "../../schema/Failure.ts"
+import type { ReportRequest } from "../../schema/Report.ts"
 import type { Credential } from "../../schema/Identity.ts"
 import { orderedUuid } from "../../schema/Patterns.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "../Digest.ts"
@@ -14,7 +14,7 @@ import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { redactReport } from "../text/Redaction.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
-import { makeNetworkDigest, makeReportQuota, roomOf } from "./ReportLimits.ts"
+import { makeReportQuota, networkDigest, roomOf } from "./ReportLimits.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -35,21 +35,11 @@ const longestVerification = "3 seconds"
 const contentOf = ({ message, pr, attachments, context }: ReportRequest): ReportContent =>
   redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
 
-/** A verified reader is the reporter: the store replays a named report to its reporter, and to readers whom IAM did not verify. */
-const toReport = (
-  reader: Reporter,
-  id: string,
-  createdAt: number,
-  issueUrl: Option.Option<string>,
-  replayed: boolean
-): Report => ({
-  id,
-  status: Option.isSome(issueUrl) ? "filed" : "stored",
-  issue_url: Option.getOrNull(issueUrl),
-  reporter: reader._tag === "Verified" ? reader.publicId : null,
-  created_at: new Date(createdAt).toISOString(),
-  replayed
-})
+interface Submission {
+  readonly request: ReportRequest
+  readonly key: Redacted.Redacted
+  readonly credential: Option.Option<Credential>
+}
 
 /** While `MUSIC_REPORTS_ANONYMOUS` is off: the failure of a new report without a verified reporter. */
 const makeUnnamedRefusal = ({ _tag }: Reporter) =>
@@ -60,11 +50,6 @@ const makeUnnamedRefusal = ({ _tag }: Reporter) =>
 /** Retry-After in seconds. The hourly retention or an operator frees room. */
 const fullPause = 3_600
 
-const otherRepository = () =>
-  new Failure("invalid_input", {
-    details: { fields: [{ path: "pr", problem: "must be a pull request of the configured repository" }] }
-  })
-
 /** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
   effect: Effect.gen(function* () {
@@ -73,8 +58,6 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const { authenticate } = yield* Sessions
     const takeQuota = makeReportQuota(settings.rateLimit)
     const room = roomOf(settings.reportsBytes)
-    // A gateway that limits instead may send the requests of all clients from one address.
-    const networkOf = settings.rateLimit ? makeNetworkDigest(settings.iam.applicationSecret) : () => undefined
 
     const resolveReporter = (plane: Plane, credential: Option.Option<Credential>) =>
       Option.isNone(credential)
@@ -106,19 +89,9 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       )
     }
 
-    const submit = Effect.fnUntraced(function* (
-      plane: Plane,
-      {
-        credential,
-        key,
-        request
-      }: {
-        readonly request: ReportRequest
-        readonly key: Redacted.Redacted
-        readonly credential: Option.Option<Credential>
-      }
-    ) {
-      if (typeof request.pr === "string" && !isOfRepository(request.pr)) return yield* otherRepository()
+    const submit = Effect.fnUntraced(function* (plane: Plane, { credential, key, request }: Submission) {
+      if (typeof request.pr === "string" && !isOfRepository(request.pr))
+        return yield* refuseField("pr", "must be a pull request of the configured repository")
       const reporter = yield* resolveReporter(plane, credential)
       const { clientNetwork, requestId, source } = yield* RequestContext
       const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
@@ -149,7 +122,8 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         createdAt,
         marker: randomHex(16),
         contentDigest: sha256(canonicalJson(request)),
-        network: networkOf(clientNetwork)
+        // A gateway that limits instead may send the requests of all clients from one address.
+        network: settings.rateLimit ? networkDigest(settings.iam.applicationSecret, clientNetwork) : undefined
       }
       const isFiled = plane._tag === "Production" && Option.isSome(settings.tracker)
       // A report that was stored before is answered without quota or room: its first response may have been lost.
@@ -161,14 +135,22 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           })
         )
       )
-      countReplay("report", admission._tag === "Replayed")
+      const replayed = admission._tag === "Replayed"
+      countReplay("report", replayed)
       if (admission._tag === "Conflict") return yield* new Failure("idempotency_conflict")
       if (admission._tag === "Full")
         return yield* refusal ??
           new Failure("reports_full", { retryAfterSeconds: fullPause, details: { reason: admission.limit } })
-      if (admission._tag === "Stored") return toReport(reporter, report.id, createdAt, Option.none(), false)
-      const { id, createdAt: storedAt, issueUrl } = admission.report
-      return toReport(reporter, id, storedAt, issueUrl, true)
+      const stored = replayed ? admission.report : { id: report.id, createdAt, issueUrl: Option.none() }
+      return {
+        id: stored.id,
+        status: Option.isSome(stored.issueUrl) ? ("filed" as const) : ("stored" as const),
+        issue_url: Option.getOrNull(stored.issueUrl),
+        // The store replays a named report to its reporter, and to readers whom IAM did not verify.
+        reporter: reporter._tag === "Verified" ? reporter.publicId : null,
+        created_at: new Date(stored.createdAt).toISOString(),
+        replayed
+      }
     })
 
     return { submit } as const

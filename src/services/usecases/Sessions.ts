@@ -5,7 +5,7 @@ import { Failure } from "../../schema/Failure.ts"
 import { type Actor, actorTypeOf, type Credential, scopes } from "../../schema/Identity.ts"
 import { accessTokenPattern, refreshTokenPattern } from "../../schema/Patterns.ts"
 import { failureTable } from "../../schema/FailureTable.ts"
-import type { LoginSession, Me, Session, TingOutcome } from "../../schema/Session.ts"
+import type { Me, Session, TingOutcome } from "../../schema/Session.ts"
 import { digestOf } from "../Digest.ts"
 import {
   type Caller,
@@ -84,20 +84,18 @@ const longestRevocable = 4_096
 const isRevocable = (token: string): boolean =>
   token.length <= longestRevocable && (refreshTokenPattern.test(token) || accessTokenPattern.test(token))
 
-interface Keyed {
-  /** The caller's Idempotency-Key. */
+/** A token under the caller's Idempotency-Key. */
+interface Presented {
+  readonly token: Redacted.Redacted
   readonly key: Redacted.Redacted
 }
-
-/** Every call here is a read or runs under an upstream key. */
-const retryIam = retryTransient(() => "iam")
 
 /** Login, refresh, logout, and who calls: the plane and the bearer. docs/api.md has the rules of every method under its call. */
 export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const { loginOutcomes, planes, recipients } = yield* Store
-    const { register } = yield* Notifications
+    const { subscribe } = yield* Notifications
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
 
@@ -109,27 +107,25 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
             .remember(environmentId, webhookKeyDigest)
             .pipe(writeBestEffort("Testing environment not remembered"))
 
-    const production = Effect.succeed<Plane>(Production())
-
     /** The plane of a testing secret; none means production. A secret that cannot be resolved is refused and never means production. */
     const resolvePlane = (selector: Option.Option<Redacted.Redacted>) =>
       Option.isNone(selector)
-        ? production
+        ? Effect.succeed<Plane>(Production())
         : iam
             .resolvePlane(selector.value)
             .pipe(
-              retryIam,
+              retryTransient,
               Effect.mapError(planeFailure),
               within("iam", digestOf(selector.value)),
               Effect.tap(rememberPlane)
             )
 
     const introspect = (plane: Plane, token: Redacted.Redacted) =>
-      iam.introspect(plane, token).pipe(retryIam, Effect.mapError(iamFailures.introspect(plane)))
+      iam.introspect(plane, token).pipe(retryTransient, Effect.mapError(iamFailures.introspect(plane)))
 
     const revoke = (plane: Plane, token: Redacted.Redacted, key: UpstreamKey) =>
       iam.revoke(plane, token, key).pipe(
-        retryIam,
+        retryTransient,
         // The first revocation under this key succeeded, longer ago than IAM replays.
         Effect.catchIf(
           (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
@@ -140,12 +136,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
 
     /** Runs the work under the caller's key once, in a place for IAM that counts for the token. */
     const once =
-      (
-        operation: "login" | "refresh" | "logout",
-        plane: Plane,
-        key: Redacted.Redacted,
-        token: Redacted.Redacted
-      ) =>
+      (operation: "login" | "refresh" | "logout", plane: Plane, { key, token }: Presented) =>
       <A, E, R>(work: Effect.Effect<A, E, R>) => {
         const content = digestOf(token)
         return work.pipe(
@@ -198,8 +189,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     })
 
     const registerAtLogin = (plane: Plane, caller: Caller, key: UpstreamKey) =>
-      register(plane, caller).pipe(
-        within("ting", digestOf(caller.credential.token)),
+      subscribe(plane, caller).pipe(
         Effect.timeoutFail({
           duration: longestRegistration,
           onTimeout: () => new Failure("dependency_unavailable")
@@ -220,14 +210,13 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
      * and one whose session has ended since is `slt_rejected`, for the token is spent. It registers again only after a transient failure:
      * anything else could re-activate a grant that the recipient revoked in between.
      */
-    const login = (plane: Plane, { key, slt }: Keyed & { readonly slt: Redacted.Redacted }) =>
+    const login = (plane: Plane, given: Presented) =>
       Effect.gen(function* () {
+        const { key, token } = given
         const iamKey = upstreamKey("login", plane, key)
-        // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
-        yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam
-          .exchange(plane, slt, iamKey)
-          .pipe(retryIam, Effect.mapError(iamFailures.login(plane)))
+          .exchange(plane, token, iamKey)
+          .pipe(retryTransient, Effect.mapError(iamFailures.login(plane)))
         const recorded = grant.replayed ? yield* findOutcome(iamKey) : undefined
         if (recorded?._tag === "Refusal") return yield* refuseLogin(plane, grant, key, recorded.reason)
         const introspected = yield* introspect(plane, grant.accessToken)
@@ -247,39 +236,36 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         const caller: Caller = { credential, actor, membership, introspection }
         const ting =
           recorded?.transient === false ? recorded.ting : yield* registerAtLogin(plane, caller, iamKey)
-        return { ...toSession(plane, grant, introspection, membership, actor), ting } satisfies LoginSession
-      }).pipe(once("login", plane, key, slt))
+        return { ...toSession(plane, grant, introspection, membership, actor), ting }
+      }).pipe(once("login", plane, given))
 
-    const rotate = Effect.fnUntraced(function* (
-      plane: Plane,
-      { key, refreshToken }: Keyed & { readonly refreshToken: Redacted.Redacted }
-    ) {
-      const grant = yield* iam
-        .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
-        .pipe(
-          retryIam,
-          Effect.mapError(iamFailures.refresh(plane)),
-          Effect.catchTag("unauthenticated", refreshRefused)
-        )
-      countReplay("refresh", grant.replayed)
-      const introspection = yield* introspect(plane, grant.accessToken)
-      if (Option.isNone(introspection)) return yield* refreshRefused()
-      const membership = chooseMembership(grant, introspection.value)
-      if (membership === undefined) return yield* noOrganisation()
-      const actor = resolveActor(introspection.value, membership)
-      if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
-      return toSession(plane, grant, introspection.value, membership, actor.value)
-    })
-
-    const refresh = (plane: Plane, given: Parameters<typeof rotate>[1]) =>
-      refreshTokenPattern.test(Redacted.value(given.refreshToken))
-        ? rotate(plane, given).pipe(once("refresh", plane, given.key, given.refreshToken))
-        : Effect.fail(refreshRefused())
+    const refresh = (plane: Plane, given: Presented) =>
+      Effect.gen(function* () {
+        const { key, token } = given
+        if (!refreshTokenPattern.test(Redacted.value(token))) return yield* refreshRefused()
+        const grant = yield* iam
+          .refresh(plane, token, upstreamKey("refresh", plane, key))
+          .pipe(
+            retryTransient,
+            Effect.mapError(iamFailures.refresh(plane)),
+            Effect.catchTag("unauthenticated", refreshRefused)
+          )
+        countReplay("refresh", grant.replayed)
+        const introspection = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(introspection)) return yield* refreshRefused()
+        const membership = chooseMembership(grant, introspection.value)
+        if (membership === undefined) return yield* noOrganisation()
+        const actor = resolveActor(introspection.value, membership)
+        if (Option.isNone(actor)) return yield* new Failure("reconsent_required")
+        return toSession(plane, grant, introspection.value, membership, actor.value)
+      }).pipe(once("refresh", plane, given))
 
     /** A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere. */
-    const logout = (plane: Plane, { key, token }: Keyed & { readonly token: Redacted.Redacted }) =>
-      isRevocable(Redacted.value(token))
-        ? revoke(plane, token, upstreamKey("logout", plane, key)).pipe(once("logout", plane, key, token))
+    const logout = (plane: Plane, given: Presented) =>
+      isRevocable(Redacted.value(given.token))
+        ? revoke(plane, given.token, upstreamKey("logout", plane, given.key)).pipe(
+            once("logout", plane, given)
+          )
         : Effect.void
 
     const me = (plane: Plane, caller: Caller) => {

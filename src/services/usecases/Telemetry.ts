@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { Failure } from "../../schema/Failure.ts"
+import { Failure, refuseField } from "../../schema/Failure.ts"
 import { orderedUuid, uuidPattern } from "../../schema/Patterns.ts"
 import { clientTables, type TableName, type TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { Plane } from "../Plane.ts"
@@ -74,8 +74,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
     const accept = Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest) {
       const table = clientTables.find((name) => name === request.table && tables.open.has(name))
       if (table === undefined) {
-        const problem = "is not a table that accepts client events here"
-        return yield* new Failure("invalid_input", { details: { fields: [{ path: "table", problem }] } })
+        return yield* refuseField("table", "is not a table that accepts client events here")
       }
       const { recording } = yield* RequestContext
       // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
@@ -85,10 +84,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
       // `1e20` is written with all its digits.
       const large = entries.findIndex(({ bytes }) => bytes > recordLimit + bytesBeside)
       if (large !== -1) {
-        const problem = `must be at most ${recordLimit} bytes as it is stored`
-        return yield* new Failure("invalid_input", {
-          details: { fields: [{ path: `events.${large}`, problem }] }
-        })
+        return yield* refuseField(`events.${large}`, `must be at most ${recordLimit} bytes as it is stored`)
       }
       const admission = yield* store.spool
         .offer(entries, { limitBytes: settings.telemetry.spoolBytes })

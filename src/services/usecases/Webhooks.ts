@@ -4,12 +4,11 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { Failure } from "../../schema/Failure.ts"
 import { PublicId } from "../../schema/Identity.ts"
-import type { WebhookReceipt } from "../../schema/System.ts"
-import { Iam, type IamService, type WebhookEvent } from "../Iam.ts"
+import { Iam, type IamService, type WebhookEvent, type WebhookRejected } from "../Iam.ts"
 import { countReplay } from "../Metrics.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { productionId } from "../Plane.ts"
-import { makeQuota } from "../combinators/Quota.ts"
+import { makeQuota, takeAll } from "../combinators/Quota.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Settings } from "../Settings.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
@@ -46,7 +45,7 @@ export const readRemovedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
  */
 const readNamedActors = (event: WebhookEvent): ReadonlyArray<string> => {
   const { current, subject_id: subject } = event.data
-  const named = [event.aggregate.id, subject].filter(isPublicId)
+  const named = [event.aggregateId, subject].filter(isPublicId)
   const identities = isIdentity(current) ? [current.carbon_id] : []
   const members = membersOf(event).map(({ principal }) => principal.public_id)
   return [...new Set([...named, ...identities, ...members])]
@@ -64,50 +63,34 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const forgeries = makeQuota(forgeryPolicy)
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
-    const planeOf = Effect.fnUntraced(function* ({ plane }: WebhookEvent) {
-      if (plane._tag === "Production") return productionId
-      const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
-      return yield* Option.filter(known, (id) => Option.getOrElse(plane.environmentId, () => id) === id).pipe(
+    const planeOf = Effect.fnUntraced(function* ({ testing }: WebhookEvent) {
+      if (Option.isNone(testing)) return productionId
+      const { environmentId, keyDigest } = testing.value
+      const known = yield* store.planes.findByKeyDigest(keyDigest).pipe(logAndMapStoreFailure)
+      return yield* Option.filter(known, (id) => Option.getOrElse(environmentId, () => id) === id).pipe(
         Effect.orElseFail(() => new Failure("plane_mismatch"))
       )
     })
 
-    /** Counts a delivery whose signature failed. Only such a delivery can be refused by the quota. */
-    const countForgery = Effect.gen(function* () {
+    /** Only a delivery whose signature failed can be refused by the quota. */
+    const refuse = Effect.fnUntraced(function* ({ reason, signed }: WebhookRejected) {
       const { clientNetwork } = yield* RequestContext
-      const quota = forgeries.take(clientNetwork, yield* monotonicMillis)
-      const { retryAfterSeconds } = quota
-      if (retryAfterSeconds > 0) return yield* new Failure("rate_limited", { retryAfterSeconds, quota })
+      const uses = signed || !rateLimit ? [] : [[forgeries, clientNetwork] as const]
+      const { refusal } = takeAll(uses, yield* monotonicMillis)
+      if (refusal !== undefined) return yield* refusal
+      yield* Effect.logWarning("Webhook delivery rejected", { reason })
+      return yield* new Failure("webhook_signature_invalid")
     })
 
     /** The event of a delivery from IAM. Any other delivery stays unread: it may claim a testing plane. */
-    const verify = (delivery: Delivery) =>
-      iam.verifyWebhook(delivery).pipe(
-        Effect.tapError(({ signed }) => (signed || !rateLimit ? Effect.void : countForgery)),
-        Effect.catchTag("WebhookRejected", ({ reason }) =>
-          Effect.zipRight(
-            Effect.logWarning("Webhook delivery rejected", { reason }),
-            Effect.fail(new Failure("webhook_signature_invalid"))
-          )
-        )
-      )
+    const verify = (delivery: Delivery) => Effect.catchAll(iam.verifyWebhook(delivery), refuse)
 
     const receive = Effect.fnUntraced(function* (event: WebhookEvent) {
+      const { data, testing: _, ...facts } = event
       const plane = yield* planeOf(event)
       const fresh = yield* store.webhooks
         .receive(
-          {
-            plane,
-            eventId: event.eventId,
-            eventType: event.eventType,
-            occurredAt: event.occurredAt,
-            organisationUuid: Option.getOrNull(event.organisationUuid),
-            aggregateType: event.aggregate.type,
-            aggregateId: event.aggregate.id,
-            aggregateVersion: event.aggregate.version,
-            data: JSON.stringify(event.data),
-            receivedAt: yield* Clock.currentTimeMillis
-          },
+          { ...facts, plane, data: JSON.stringify(data), receivedAt: yield* Clock.currentTimeMillis },
           readRemovedPeople(event),
           readNamedActors(event).map((publicId) =>
             actorDigest(iamSettings.applicationSecret, plane, publicId)
@@ -115,7 +98,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         )
         .pipe(logAndMapStoreFailure)
       countReplay("webhook", !fresh)
-      return { received: true } satisfies WebhookReceipt
+      return { received: true as const }
     })
 
     return { verify, receive } as const

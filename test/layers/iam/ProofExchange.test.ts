@@ -107,8 +107,7 @@ describe("a proof", () => {
 
 describe("the catalogue", () => {
   it.scoped("is cached per plane for 10 minutes", function* () {
-    const { asked, iam, prove, testing } = yield* proofWorld
-    yield* iam.warmCatalogue(production)
+    const { asked, prove, testing } = yield* proofWorld
     yield* prove("a")
     yield* prove("b", { endpoint: "tings.send" })
     expect(asked(catalogue)).toHaveLength(1)
@@ -118,7 +117,7 @@ describe("the catalogue", () => {
       [1, 3]
     ] as const) {
       yield* TestClock.adjust(`${seconds} seconds`)
-      yield* iam.warmCatalogue(production)
+      yield* prove(`${seconds}`)
       expect(asked(catalogue)).toHaveLength(calls)
     }
   })
