@@ -41,7 +41,7 @@ export const metrics = {
   music_store_corrupt: "1 after the database reported a corruption, until the process ends; else 0.",
   music_store_size_bytes: "Size of the database: its data, and SQLite's log.",
   music_store_disk_free_bytes: "Free space for the SQLite database; absent with Postgres.",
-  music_store_pool_connections: "Connections of the Postgres pool: used or idle.",
+  music_store_pool_connections: "Connections of the Postgres pool that are in use.",
   music_store_pool_limit: "Connections that the Postgres pool may open.",
   music_store_pool_waiting: "Accesses that wait for a connection of the Postgres pool.",
   music_build_info: "Always 1; the labels hold the version and its build.",

@@ -106,12 +106,10 @@ it.scopedLive("Beside a writing server a backup is whole and private, and a rest
 describe("A backup", () => {
   type Change = (path: string, copy: string) => void
   const none: Change = () => undefined
-  const own = /is a file of the database itself/
   const refusals: ReadonlyArray<readonly [string, Change, args: ReadonlyArray<string>, says: RegExp]> = [
     ["over another file", (_, copy) => writeFileSync(copy, "precious"), ["copy.sqlite"], /exists already/],
-    ["over the database", none, ["music.sqlite", "--overwrite"], own],
-    ["over its log", none, ["music.sqlite-wal", "--overwrite"], own],
-    ["over the lock of its server", none, ["music.sqlite-lock", "--overwrite"], own],
+    ["over the database", none, ["music.sqlite"], /exists already/],
+    ["over its log", none, ["music.sqlite-wal"], /exists already/],
     ["into no folder", none, ["no/copy.sqlite"], /existing, writable folder/],
     // SQLite would read the log as that of the copy.
     [
@@ -175,7 +173,8 @@ describe("A restore", () => {
   it.scopedLive("of an unusable file is refused, and the database stays", function* () {
     const { copy, path } = yield* filled(200)
     for (const [change, says] of files) {
-      yield* done(path, "backup", copy, "--overwrite")
+      rmSync(copy, { force: true })
+      yield* done(path, "backup", copy)
       yield* Effect.promise(async () => change(copy))
       for (const [option, code] of [
         ["--verify", 1],
@@ -255,7 +254,6 @@ it.scopedLive("backup --keep removes its own older copies, after the new one is 
 
   for (const [args, code] of [
     [["--keep", "0", copies], 64],
-    [["--keep", "2", "--overwrite", copies], 64],
     [["--keep", "2", at(name)], 64],
     [["--record", copies], 64],
     [[], 64],

@@ -20,7 +20,7 @@ type Unkilled = Named<
   | "planes.findByKeyDigest"
   | `reports.${"find" | "knowsKey" | "storedBytes"}`
   | `spool.${"counts" | "newestDeliveredSince"}`
-  | `deliveries.${"nextDueAt" | "find" | "counts" | "oldestOpen" | "retry" | "discard"}`
+  | `deliveries.${"find" | "counts" | "oldestOpen" | "retry" | "discard"}`
   | `destinations.${"find" | "pauses" | "resume"}`
   | "iamCalls.leave"
   | "backups.last"

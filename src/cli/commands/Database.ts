@@ -55,13 +55,13 @@ const record = (settings: SettingsValues) =>
     return { database: database.name, recorded_at: new Date(at).toISOString() }
   }).pipe(Effect.scoped)
 
-const makeCopy = (path: string, keep: Option.Option<number>, overwrite: boolean) =>
+const makeCopy = (path: string, keep: Option.Option<number>) =>
   Effect.gen(function* () {
     const settings = yield* databasePlace
     const { err } = yield* Host
     const now = new Date(yield* Clock.currentTimeMillis).toISOString()
     const made = `music-${now.replaceAll(/[-:.]/g, "")}.sqlite`
-    const facts = yield* Backup.backup(settings, Option.isSome(keep) ? join(path, made) : path, { overwrite })
+    const facts = yield* Backup.backup(settings, Option.isSome(keep) ? join(path, made) : path)
     // The backup is complete all the same.
     yield* Effect.catchAll(record(settings), ({ summary }) =>
       err(`The time of this backup is not recorded for the metric: ${summary}.`)
@@ -75,25 +75,23 @@ export const backup = Command.make(
   "backup",
   {
     file: Args.optional(argument("file", "path of the copy; with --keep the folder of the copies")),
-    overwrite: flag("overwrite", "replace the file when it exists"),
     keep: Options.optional(
       count("keep", 1, 9_999, "writes music-<time>.sqlite into the folder, and keeps the newest n")
     ),
     record: flag("record", "only records that another tool has just made a backup, for the metric"),
     json
   },
-  ({ file, json: asJson, keep, overwrite, record: recordOnly }) =>
+  ({ file, json: asJson, keep, record: recordOnly }) =>
     Effect.gen(function* () {
       const isKept = Option.isSome(keep)
       if (recordOnly)
-        return Option.isSome(file) || isKept || overwrite
-          ? yield* misuse("backup --record takes no file, --keep or --overwrite")
+        return Option.isSome(file) || isKept
+          ? yield* misuse("backup --record takes no file and no --keep")
           : yield* printRecord(yield* record(yield* databasePlace), asJson)
       if (Option.isNone(file)) return yield* misuse("backup needs a file, or --record")
-      if (isKept && overwrite) return yield* misuse("--keep and --overwrite together")
       if (isKept && statSync(file.value, { throwIfNoEntry: false })?.isDirectory() === false)
         return yield* misuse(`--keep needs a folder, and ${file.value} is none`)
-      yield* printRecord(yield* makeCopy(file.value, keep, overwrite), asJson)
+      yield* printRecord(yield* makeCopy(file.value, keep), asJson)
     })
 ).pipe(Command.withDescription("Writes a verified copy of a SQLite database, also while the server runs"))
 
@@ -113,7 +111,7 @@ export const restore = Command.make(
         )
         return yield* printRecord({ usable: true, ...(yield* verified) }, asJson)
       }
-      const restored = yield* Backup.restore(yield* databasePlace, file, { overwrite })
+      const restored = yield* Backup.restore(yield* databasePlace, file, overwrite)
       const { aside, unfiled: doubted, ...facts } = restored
       yield* printRecord({ ...facts, before: Option.getOrNull(aside), doubted }, asJson)
       if (doubted > 0)

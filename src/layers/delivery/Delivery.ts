@@ -18,23 +18,21 @@ import { type DeliveryLimits, longestPausedSleep, makeBreaker, production, repea
 
 /** Milliseconds between attempts at a tracker that fails. */
 const longestBackoff = 5 * 60_000
-/** Milliseconds until the next attempt after a lease that took nothing, because another transaction locks the row. */
-const fruitlessLeasePause = 250
+/** Between two searches for what falls due, or whose holder died. */
+const pollInterval = "1 second"
 
 /**
  * The worker of the tracker: it files reports and closes duplicate issues, one delivery at a time in all processes together, because GitHub
  * requires sequential requests (issue-tracker.md 3).
  *
- * Leases due deliveries and handles them, forever. Between them it sleeps until the store wakes it up, a delivery falls due, or a lease of
- * another process may have ended. An interruption releases the lease that it holds.
+ * Leases due deliveries and handles them, forever. Between them it sleeps until the store wakes it up, for a second at most. An interruption
+ * releases the lease that it holds.
  */
 const makeReportDelivery = (limits: DeliveryLimits) =>
   Effect.gen(function* () {
     const { deliveries, destinations, reports, wakeups } = yield* Store
     const tracker = yield* Tracker
     const { lease } = limits
-    // Another process may lease something in the meantime: its lease must be seen before it ends.
-    const longestSleep = Math.floor(lease / 2)
 
     const breaker = makeBreaker(destinations, limits, {
       name: trackerDestination,
@@ -58,20 +56,10 @@ const makeReportDelivery = (limits: DeliveryLimits) =>
       return true
     }).pipe(Effect.uninterruptible)
 
-    const sleepUntilDue = Effect.gen(function* () {
-      const dueAt = yield* deliveries.nextDueAt
-      const now = yield* Clock.currentTimeMillis
-      const wait = Option.match(dueAt, {
-        onNone: () => longestSleep,
-        onSome: (at) => (at > now ? at - now : fruitlessLeasePause)
-      })
-      yield* Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longestSleep, wait)))
-    })
-
     const round = Effect.gen(function* () {
       const { pauseMillis } = yield* breaker.state
       if (pauseMillis > 0) return yield* Effect.sleep(Math.min(longestPausedSleep, pauseMillis))
-      if (!(yield* leaseAndHandle)) yield* sleepUntilDue
+      if (!(yield* leaseAndHandle)) yield* Effect.raceFirst(wakeups.deliveries, Effect.sleep(pollInterval))
     })
 
     return {

@@ -83,7 +83,7 @@ export const databaseProbes = (settings: SettingsValues, server: Effect.Effect<V
     )
     const usable = database.pipe(
       // It takes the lock that every write takes, and reaches the disk.
-      Effect.tap(({ sql, write }) => write("schema")("check", emptyWrite(sql))),
+      Effect.tap(({ sql, write }) => emptyWrite(sql).pipe(write("schema", "check"))),
       Effect.map(({ name }) => pass(`${name}, schema ${latestMigration}`)),
       Effect.catchIf(
         ({ code, kind }) => kind === "schema" && code === "ENOENT",

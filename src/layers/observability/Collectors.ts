@@ -120,9 +120,8 @@ export const makeCollectors = Effect.gen(function* () {
       sample("music_build_info", 1, { version, build }),
       sample("music_spool_limit_bytes", telemetry.spoolBytes),
       sample("music_reports_limit_bytes", reportsBytes),
-      ...Option.toArray(usage.pool()).flatMap(({ idle, limit, used, waiting }) => [
-        sample("music_store_pool_connections", used, { state: "used" }),
-        sample("music_store_pool_connections", idle, { state: "idle" }),
+      ...Option.toArray(usage.pool()).flatMap(({ limit, used, waiting }) => [
+        sample("music_store_pool_connections", used),
         sample("music_store_pool_limit", limit),
         sample("music_store_pool_waiting", waiting)
       ]),

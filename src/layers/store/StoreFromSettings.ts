@@ -21,18 +21,14 @@ export const databaseFromSettings = (
   { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
   options: { readonly migrate: boolean }
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
-  Option.match(databaseUrl, {
+  Effect.gen(function* () {
     // Each is imported only when needed: a driver is slow to load, and SQLite's is a native addon.
-    onNone: () =>
-      Effect.flatMap(
-        Effect.promise(() => import("./sqlite/SqliteStore.ts")),
-        ({ openDatabase }) => openDatabase(databasePath, options)
-      ),
-    onSome: (url) =>
-      Effect.flatMap(
-        Effect.promise(() => import("./postgres/PgStore.ts")),
-        ({ openPostgres }) => openPostgres(url, options)
-      )
+    if (Option.isSome(databaseUrl)) {
+      const { openPostgres } = yield* Effect.promise(() => import("./postgres/PgStore.ts"))
+      return yield* openPostgres(databaseUrl.value, options)
+    }
+    const { openDatabase } = yield* Effect.promise(() => import("./sqlite/SqliteStore.ts"))
+    return yield* openDatabase(databasePath, options)
   })
 
 const reportOpened = ({ foundSchema, name }: OpenedDatabase) =>
@@ -52,30 +48,26 @@ const longestWait = 60
 /** Opens a database. While its server does not answer, tries again, for 60 s at most. What a failed attempt opened is freed. */
 export const waitForDatabase = <A>(
   open: Effect.Effect<A, StoreUnavailable, Scope.Scope>
-): Effect.Effect<A, StoreUnavailable, Scope.Scope> =>
-  Effect.gen(function* () {
-    const scope = yield* Effect.scope
-    const attempt = Effect.acquireUseRelease(
+): Effect.Effect<A, StoreUnavailable, Scope.Scope> => {
+  const isAway = ({ kind }: StoreUnavailable) => kind === "unanswered"
+  const attempt = Effect.flatMap(Effect.scope, (scope) =>
+    Effect.acquireUseRelease(
       Scope.fork(scope, ExecutionStrategy.sequential),
       (own) => Scope.extend(open, own),
       (own, exit) => (Exit.isFailure(exit) ? Scope.close(own, exit) : Effect.void)
     )
-    const isAway = ({ kind }: StoreUnavailable) => kind === "unanswered"
-    let isWaiting = false
-    const report = (failure: StoreUnavailable): Effect.Effect<void> => {
-      if (isWaiting || !isAway(failure)) return Effect.void
-      isWaiting = true
-      const { reason } = failure
-      return Effect.logWarning("Waiting for the database", { reason, at_most_seconds: longestWait })
-    }
-    const reported = Effect.tapError(attempt, report)
-    const opened = yield* Effect.retry(reported, {
-      while: isAway,
-      schedule: Schedule.intersect(Schedule.spaced("1 second"), recurWithin(longestWait * 1_000))
-    })
-    if (isWaiting) yield* Effect.logInfo("The database answers")
-    return opened
+  )
+  const retried = Effect.retry(attempt, {
+    while: isAway,
+    schedule: Schedule.intersect(Schedule.spaced("1 second"), recurWithin(longestWait * 1_000))
   })
+  return Effect.catchIf(attempt, isAway, ({ reason }) =>
+    Effect.logWarning("Waiting for the database", { reason, at_most_seconds: longestWait }).pipe(
+      Effect.zipRight(retried),
+      Effect.zipLeft(Effect.logInfo("The database answers"))
+    )
+  )
+}
 
 const lockForServer = ({ databasePath, databaseUrl, shutdownGraceSeconds }: SettingsValues) =>
   Option.isSome(databaseUrl)

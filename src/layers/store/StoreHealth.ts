@@ -36,14 +36,14 @@ export const makeStore = (database: Database): Effect.Effect<StoreService, never
 
   const observed: Database = {
     ...database,
-    read: (operation, query) => Effect.tapError(database.read(operation, query), latchCorruption),
-    write: (lane) => (operation, body, committed) =>
+    read: (operation) => (query) => Effect.tapError(database.read(operation)(query), latchCorruption),
+    write: (lane, operation, committed) => (body) =>
       Effect.clockWith((clock) => {
         const startedAt = unsafeMonotonicMillis(clock)
         return Effect.matchEffect(
           corrupt
             ? Effect.fail(new StoreUnavailable({ database: name, operation, kind: "corrupt" }))
-            : database.write(lane)(operation, body, committed),
+            : database.write(lane, operation, committed)(body),
           {
             onSuccess: (result) => {
               wroteAt = unsafeMonotonicMillis(clock)
@@ -59,11 +59,13 @@ export const makeStore = (database: Database): Effect.Effect<StoreService, never
       })
   }
 
-  const check = Effect.map(
-    observed.write("schema")("Store.check", Effect.zipRight(checkSchema(database), emptyWrite(sql))),
-    () => {
-      failing = false
-    }
+  const check = Effect.zipRight(checkSchema(database), emptyWrite(sql)).pipe(
+    observed.write("schema", "Store.check"),
+    Effect.zipRight(
+      Effect.sync(() => {
+        failing = false
+      })
+    )
   )
   return Effect.map(makeRepositories(observed), (repositories) => ({
     ...repositories,

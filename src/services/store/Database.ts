@@ -36,7 +36,6 @@ export interface StoreSize {
 interface PoolUse {
   readonly limit: number
   readonly used: number
-  readonly idle: number
   /** Accesses that wait for a connection. */
   readonly waiting: number
 }
@@ -127,19 +126,18 @@ export const makeDatabase = (driver: Driver) =>
       sql,
       usage: { size: access("Store.size", driver.size), pool },
       /** A single statement: two of them may see different states. */
-      read: <A>(operation: string, query: Statements<A>): Stored<A> => access(operation, driver.read(query)),
+      read:
+        (operation: string) =>
+        <A>(query: Statements<A>): Stored<A> =>
+          access(operation, driver.read(query)),
       /**
-       * Commits all of `body` or nothing. `committed` runs after the commit, even when the caller was interrupted. After a failure the
+       * Commits all of the statements or nothing. `committed` runs after the commit, even when the caller was interrupted. After a failure the
        * commit may have happened and its answer been lost, so every write must be idempotent: it names its rows by stable keys, changes
        * only rows that it still holds, or leaves something that expires, like a lease.
        */
-      write: (lane: Lane) => {
+      write: <A>(lane: Lane, operation: string, committed: (result: A) => void = () => {}) => {
         const commit = commits.get(lane) ?? shared
-        return <A>(
-          operation: string,
-          body: Statements<A>,
-          committed: (result: A) => void = () => {}
-        ): Stored<A> =>
+        return (body: Statements<A>): Stored<A> =>
           access(
             operation,
             Effect.suspend(() => {

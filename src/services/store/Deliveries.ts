@@ -159,14 +159,10 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
    * a tracker runs any more that would take it over.
    */
   const byOperator = (operation: string, id: string, now: number, changes: Fragment, condition: Fragment) =>
-    write("reports")(
-      operation,
-      any(sql`
-        UPDATE deliveries SET ${changes}, lease_until = NULL
-        WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now}) AND state <> 'delivered' AND ${condition}
-        RETURNING id`),
-      wakeUpIf
-    )
+    any(sql`
+      UPDATE deliveries SET ${changes}, lease_until = NULL
+      WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now}) AND state <> 'delivered' AND ${condition}
+      RETURNING id`).pipe(write("reports", operation, wakeUpIf))
 
   return {
     /**
@@ -175,55 +171,36 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      * due again once the lease has ended: as `unknown` if it was being sent.
      */
     lease: ({ leaseUntil, now }: { readonly now: number; readonly leaseUntil: number }) =>
-      write("reports")(
-        "Deliveries.lease",
-        Effect.gen(function* () {
-          // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
-          yield* run(sql`UPDATE deliveries SET lease_until = NULL WHERE lease_until <= ${now}`)
-          if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now}`))
-            return Option.none<Delivery>()
-          // `unknown` sorts before `waiting`: searches keep their times. Those that wait for a later time are passed over: not more than the
-          // pace of the tracker lets fail or be filed in an hour. `+ 0`, because SQLite would sort all that are due.
-          return yield* leasedRow(sql`
-            UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
-            WHERE id = (
-              SELECT id FROM deliveries
-              WHERE finished_at IS NULL AND available_at + 0 <= ${now} AND lease_until IS NULL AND ${isKnown}
-              ORDER BY state, priority, available_at, id LIMIT 1)
-            RETURNING *`)
-        })
-      ),
+      Effect.gen(function* () {
+        // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
+        yield* run(sql`UPDATE deliveries SET lease_until = NULL WHERE lease_until <= ${now}`)
+        if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now}`))
+          return Option.none<Delivery>()
+        // `unknown` sorts before `waiting`: searches keep their times. Those that wait for a later time are passed over: not more than the
+        // pace of the tracker lets fail or be filed in an hour.
+        return yield* leasedRow(sql`
+          UPDATE deliveries SET fence = fence + 1, lease_until = ${leaseUntil}
+          WHERE id = (
+            SELECT id FROM deliveries
+            WHERE finished_at IS NULL AND available_at <= ${now} AND lease_until IS NULL AND ${isKnown}
+            ORDER BY state, priority, available_at, id LIMIT 1)
+          RETURNING *`)
+      }).pipe(write("reports", "Deliveries.lease")),
     /** False when the fence is no longer the newest. */
     extend: (delivery: Delivery, leaseUntil: number) =>
-      write("reports")("Deliveries.extend", whileHeld(delivery, sql`lease_until = ${leaseUntil}`)),
+      whileHeld(delivery, sql`lease_until = ${leaseUntil}`).pipe(write("reports", "Deliveries.extend")),
     /** False, without effect, when the fence is no longer the newest. */
     update: (delivery: Delivery, update: DeliveryUpdate) =>
-      write("reports")(
-        `Deliveries.update:${update._tag}`,
-        Effect.tap(whileHeld(delivery, changesOf(delivery, update)), (isWritten) =>
-          isWritten && update._tag === "Delivered" ? recordDelivered(delivery.subject, update) : Effect.void
-        ),
-        (isWritten) => wakeUpIf(isWritten && update._tag !== "Sending")
+      Effect.tap(whileHeld(delivery, changesOf(delivery, update)), (isWritten) =>
+        isWritten && update._tag === "Delivered" ? recordDelivered(delivery.subject, update) : Effect.void
+      ).pipe(
+        write("reports", `Deliveries.update:${update._tag}`, (isWritten) =>
+          wakeUpIf(isWritten && update._tag !== "Sending")
+        )
       ),
-    /**
-     * Milliseconds since the epoch at which the next delivery falls due; none when there is none. While one is leased, it is the end of its
-     * lease.
-     */
-    nextDueAt: Effect.map(
-      read(
-        "Deliveries.nextDueAt",
-        valueOf(OptionalWhole)(sql`
-          SELECT COALESCE(
-            (SELECT MIN(lease_until) FROM deliveries WHERE lease_until > 0),
-            (SELECT available_at FROM deliveries WHERE finished_at IS NULL AND ${isKnown}
-              ORDER BY available_at LIMIT 1)) AS value`)
-      ),
-      Option.flatten
-    ),
     find: (id: string) =>
-      read(
-        "Deliveries.find",
-        first(DeliveryRow)(sql`SELECT ${deliveryColumns(sql)} FROM deliveries WHERE id = ${id}`)
+      first(DeliveryRow)(sql`SELECT ${deliveryColumns(sql)} FROM deliveries WHERE id = ${id}`).pipe(
+        read("Deliveries.find")
       ),
     /**
      * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is leased, delivered or
@@ -250,19 +227,13 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
         sql`state = 'discarded', finished_at = ${now}, last_failure = ${reason}`,
         sql`state <> 'discarded'`
       ),
-    counts: read(
-      "Deliveries.counts",
-      all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
-        SELECT kind, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, COUNT(*) AS count
-        FROM deliveries GROUP BY 1, 2 ORDER BY 1, 2`)
-    ),
+    counts: all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
+      SELECT kind, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, COUNT(*) AS count
+      FROM deliveries GROUP BY 1, 2 ORDER BY 1, 2`).pipe(read("Deliveries.counts")),
     /** When the oldest report whose delivery is not over was stored. Sweeps wait on purpose and do not count. */
-    oldestOpen: read(
-      "Deliveries.oldestOpen",
-      valueOf(Whole)(sql`
-        SELECT created_at AS value FROM deliveries WHERE kind = 'report' AND finished_at IS NULL
-        ORDER BY created_at LIMIT 1`)
-    )
+    oldestOpen: valueOf(Whole)(sql`
+      SELECT created_at AS value FROM deliveries WHERE kind = 'report' AND finished_at IS NULL
+      ORDER BY created_at LIMIT 1`).pipe(read("Deliveries.oldestOpen"))
   }
 }
 

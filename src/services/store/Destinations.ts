@@ -56,22 +56,19 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
 
   /** Returns the previous state, read under the same lock, so that exactly one process sees each transition. */
   const change = (operation: string, name: string, next: (before: DestinationState) => DestinationState) =>
-    write("reports")(
-      operation,
-      Effect.tap(state(name), (before) => {
-        const after = next(before)
-        if (after === before) return Effect.void
-        const columns = { stopped: toFlag(after.stopped), lastFailure: Option.getOrNull(after.lastFailure) }
-        return run(sql`
-          INSERT INTO destinations ${values(sql, { name, ...after, ...columns })}
-          ON CONFLICT (name) DO UPDATE SET
-            ${overwritten(sql, "failures", "stopped", "paused_until", "last_failure")}`)
-      })
-    )
+    Effect.tap(state(name), (before) => {
+      const after = next(before)
+      if (after === before) return Effect.void
+      const columns = { stopped: toFlag(after.stopped), lastFailure: Option.getOrNull(after.lastFailure) }
+      return run(sql`
+        INSERT INTO destinations ${values(sql, { name, ...after, ...columns })}
+        ON CONFLICT (name) DO UPDATE SET
+          ${overwritten(sql, "failures", "stopped", "paused_until", "last_failure")}`)
+    }).pipe(write("reports", operation))
 
   return {
     /** A destination without a row has never failed. */
-    find: (name: string) => read("Destinations.find", state(name)),
+    find: (name: string) => state(name).pipe(read("Destinations.find")),
     /** Counts one more failure in a row; a pause is never shortened, and a stop stays. */
     failed: (
       name: string,
@@ -95,19 +92,16 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
      * and what waited for that of the tracker is due at `now`. The stop stays until a write is accepted. Other pauses stay.
      */
     resume: (now: number) =>
-      write("reports")(
-        "Destinations.resume",
-        Effect.gen(function* () {
-          const isPaused = sql`stopped = 1 AND paused_until > ${now}`
-          yield* run(sql`
-            UPDATE deliveries SET available_at = ${now}
-            WHERE kind = 'report' AND state = 'waiting' AND finished_at IS NULL AND available_at > ${now}
-              AND EXISTS (SELECT 1 FROM destinations WHERE name = ${trackerDestination} AND ${isPaused})`)
-          // Without its failure, so that a refusal that comes again is logged again.
-          yield* run(sql`UPDATE destinations SET last_failure = NULL WHERE stopped = 1`)
-          yield* run(sql`UPDATE destinations SET paused_until = ${now} WHERE ${isPaused}`)
-        })
-      ),
+      Effect.gen(function* () {
+        const isPaused = sql`stopped = 1 AND paused_until > ${now}`
+        yield* run(sql`
+          UPDATE deliveries SET available_at = ${now}
+          WHERE kind = 'report' AND state = 'waiting' AND finished_at IS NULL AND available_at > ${now}
+            AND EXISTS (SELECT 1 FROM destinations WHERE name = ${trackerDestination} AND ${isPaused})`)
+        // Without its failure, so that a refusal that comes again is logged again.
+        yield* run(sql`UPDATE destinations SET last_failure = NULL WHERE stopped = 1`)
+        yield* run(sql`UPDATE destinations SET paused_until = ${now} WHERE ${isPaused}`)
+      }).pipe(write("reports", "Destinations.resume")),
     /**
      * Reserves the next time for a write, for all processes together: `spacing` milliseconds after the last one, and at most
      * `hourly` in any hour.
@@ -116,35 +110,29 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
       name: string,
       { now, spacing, hourly }: { readonly now: number; readonly spacing: number; readonly hourly: number }
     ) =>
-      write("reports")(
-        "Destinations.reserveWrite",
-        Effect.gen(function* () {
-          yield* run(sql`
-            DELETE FROM destination_writes WHERE destination = ${name} AND written_at <= ${now - hour}`)
-          const newest = yield* all(Schema.Struct({ writtenAt: Whole }))(sql`
-            SELECT written_at FROM destination_writes
-            WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
-          const last = newest[0]?.writtenAt ?? Number.NEGATIVE_INFINITY
-          const hourAgo = newest[hourly - 1]?.writtenAt ?? Number.NEGATIVE_INFINITY
-          const at = Math.max(now, last + spacing, hourAgo + hour)
-          yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
-          return at
-        })
-      ),
+      Effect.gen(function* () {
+        yield* run(sql`
+          DELETE FROM destination_writes WHERE destination = ${name} AND written_at <= ${now - hour}`)
+        const newest = yield* all(Schema.Struct({ writtenAt: Whole }))(sql`
+          SELECT written_at FROM destination_writes
+          WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
+        const last = newest[0]?.writtenAt ?? Number.NEGATIVE_INFINITY
+        const hourAgo = newest[hourly - 1]?.writtenAt ?? Number.NEGATIVE_INFINITY
+        const at = Math.max(now, last + spacing, hourAgo + hour)
+        yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
+        return at
+      }).pipe(write("reports", "Destinations.reserveWrite")),
     /** All pauses at `now`, and that of the tracker's pace. Seconds between two writes are no pause. */
     pauses: (now: number) =>
-      read(
-        "Destinations.pauses",
-        all(DestinationPause)(sql`
-          SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
-            paused_until AS until, last_failure
-          FROM destinations WHERE paused_until > ${now}
-          UNION ALL
-          SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
-          FROM destination_writes
-          WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn}
-          GROUP BY destination`)
-      )
+      all(DestinationPause)(sql`
+        SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
+          paused_until AS until, last_failure
+        FROM destinations WHERE paused_until > ${now}
+        UNION ALL
+        SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
+        FROM destination_writes
+        WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn}
+        GROUP BY destination`).pipe(read("Destinations.pauses"))
   }
 }
 

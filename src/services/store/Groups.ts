@@ -115,8 +115,8 @@ export const makeGroups = <A, B, E>(
     return (item) =>
       waitWithinDeadline<B, E | StoreUnavailable>((resume) => {
         const waiting: Waiting<A, B, E> = { item, settle: resume, hasLeft: false }
-        const details = { phrase: "is closed", fix: "start the server again" }
-        if (isClosed) resume(Exit.fail(new StoreUnavailable({ kind: "other", details })))
+        const closed = { phrase: "is closed", advice: "start the server again" }
+        if (isClosed) resume(Exit.fail(new StoreUnavailable({ kind: "other", ...closed })))
         else {
           pending.push(waiting)
           worker ??= fork(workOnAll)

@@ -36,23 +36,19 @@ export const makeLoginOutcomes = ({ read, sql, write }: Database) => ({
     Effect.flatMap(Clock.currentTimeMillis, (now) => {
       const transient = toFlag(outcome._tag === "Refusal" || outcome.transient)
       // A late attempt must not change what a replay answers.
-      return write(lane)(
-        "LoginOutcomes.record",
-        run(sql`
-          INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
-          VALUES (${key}, ${plane}, ${JSON.stringify(outcome)}, ${transient}, ${now})
-          ON CONFLICT (upstream_key) DO UPDATE SET ${overwritten(sql, "outcome", "transient", "recorded_at")}
-          WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`)
+      return run(sql`
+        INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
+        VALUES (${key}, ${plane}, ${JSON.stringify(outcome)}, ${transient}, ${now})
+        ON CONFLICT (upstream_key) DO UPDATE SET ${overwritten(sql, "outcome", "transient", "recorded_at")}
+        WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`).pipe(
+        write(lane, "LoginOutcomes.record")
       )
     }),
   find: (key: UpstreamKey) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      read(
-        "LoginOutcomes.find",
-        storedOutcome(sql`
-          SELECT outcome AS value FROM login_outcomes
-          WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
-      )
+      storedOutcome(sql`
+        SELECT outcome AS value FROM login_outcomes
+        WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`).pipe(read("LoginOutcomes.find"))
     )
 })
 
@@ -62,29 +58,24 @@ export const makeKnownPlanes = ({ read, sql, write }: Database) => ({
     // Every testing request calls this; only a change is worth a commit.
     Effect.unlessEffect(
       Effect.flatMap(Clock.currentTimeMillis, (now) =>
-        write(lane)(
-          "KnownPlanes.remember",
-          run(sql`
-            INSERT INTO known_planes ${values(sql, { environmentId, webhookKeyDigest, rememberedAt: now })}
-            ON CONFLICT (environment_id) DO UPDATE SET
-              ${overwritten(sql, "webhook_key_digest", "remembered_at")}`)
+        run(sql`
+          INSERT INTO known_planes ${values(sql, { environmentId, webhookKeyDigest, rememberedAt: now })}
+          ON CONFLICT (environment_id) DO UPDATE SET
+            ${overwritten(sql, "webhook_key_digest", "remembered_at")}`).pipe(
+          write(lane, "KnownPlanes.remember")
         )
       ),
-      read(
-        "KnownPlanes.isKnown",
-        any(sql`
-          SELECT 1 FROM known_planes
-          WHERE environment_id = ${environmentId} AND webhook_key_digest = ${webhookKeyDigest}`)
+      any(sql`
+        SELECT 1 FROM known_planes
+        WHERE environment_id = ${environmentId} AND webhook_key_digest = ${webhookKeyDigest}`).pipe(
+        read("KnownPlanes.isKnown")
       )
     ),
   /** The environment whose root key has this digest. */
   findByKeyDigest: (keyDigest: string) =>
-    read(
-      "KnownPlanes.findByKeyDigest",
-      valueOf(Schema.String)(sql`
-        SELECT environment_id AS value FROM known_planes WHERE webhook_key_digest = ${keyDigest}
-        ORDER BY remembered_at DESC, environment_id LIMIT 1`)
-    )
+    valueOf(Schema.String)(sql`
+      SELECT environment_id AS value FROM known_planes WHERE webhook_key_digest = ${keyDigest}
+      ORDER BY remembered_at DESC, environment_id LIMIT 1`).pipe(read("KnownPlanes.findByKeyDigest"))
 })
 
 /** A place in the budget for IAM that a stopped process had taken: plane and path, and milliseconds since the epoch. It names no caller. */
@@ -94,16 +85,15 @@ const CallsRow = Schema.Struct({ calls: Schema.parseJson(Schema.Array(LeftCall))
 /** What a process that stops leaves to its successor, so that both together keep within IAM's limit. */
 export const makeIamCalls = ({ sql, write }: Database) => ({
   leave: (id: string, calls: ReadonlyArray<typeof LeftCall.Type>) =>
-    write(lane)(
-      "IamCalls.leave",
-      run(sql`
-        INSERT INTO iam_calls (id, calls) VALUES (${id}, ${JSON.stringify(calls)}) ON CONFLICT (id) DO NOTHING`)
+    run(sql`
+      INSERT INTO iam_calls (id, calls) VALUES (${id}, ${JSON.stringify(calls)}) ON CONFLICT (id) DO NOTHING`).pipe(
+      write(lane, "IamCalls.leave")
     ),
   /** Removes and returns what all stopped processes left. */
   take: () =>
-    Effect.map(
-      write(lane)("IamCalls.take", all(CallsRow)(sql`DELETE FROM iam_calls RETURNING calls`)),
-      (rows) => rows.flatMap(({ calls }) => calls)
+    all(CallsRow)(sql`DELETE FROM iam_calls RETURNING calls`).pipe(
+      write(lane, "IamCalls.take"),
+      Effect.map((rows) => rows.flatMap(({ calls }) => calls))
     )
 })
 
@@ -111,14 +101,13 @@ export type IamCalls = ReturnType<typeof makeIamCalls>
 
 export const makeBackups = ({ read, sql }: Database) => ({
   /** When the last one was complete; none when no command recorded one. A snapshot of the disk is not recorded. */
-  last: read("Backups.last", valueOf(Whole)(sql`SELECT completed_at AS value FROM last_backup WHERE id = 1`))
+  last: valueOf(Whole)(sql`SELECT completed_at AS value FROM last_backup WHERE id = 1`).pipe(
+    read("Backups.last")
+  )
 })
 
 /** Of the command `backup`. `completedAt`: milliseconds since the epoch. */
 export const recordBackup = ({ sql, write }: Database, completedAt: number) =>
-  write(lane)(
-    "Backups.record",
-    run(sql`
-      INSERT INTO last_backup (id, completed_at) VALUES (1, ${completedAt})
-      ON CONFLICT (id) DO UPDATE SET ${overwritten(sql, "completed_at")}`)
-  )
+  run(sql`
+    INSERT INTO last_backup (id, completed_at) VALUES (1, ${completedAt})
+    ON CONFLICT (id) DO UPDATE SET ${overwritten(sql, "completed_at")}`).pipe(write(lane, "Backups.record"))

@@ -84,10 +84,9 @@ export const makeOperatorQueries = (database: Database) => {
       const ids = items.map(({ id }) => `report:${id}`)
       const deliveries = yield* ids.length === 0
         ? Effect.succeed([])
-        : read(
-            "OperatorQueries.deliveriesOf",
-            all(DeliveryRow)(sql`SELECT ${deliveryColumns(sql)} FROM deliveries WHERE ${sql.in("id", ids)}`)
-          )
+        : all(DeliveryRow)(
+            sql`SELECT ${deliveryColumns(sql)} FROM deliveries WHERE ${sql.in("id", ids)}`
+          ).pipe(read("OperatorQueries.deliveriesOf"))
       const records = items.map(
         (row): ReportRecord => ({
           report: toReport(row),
@@ -149,19 +148,16 @@ export const makeOperatorQueries = (database: Database) => {
      * Retention may have removed an earlier delivery, so the tracker is searched before anything is sent.
      */
     enqueue: (reportId: string, now: number) =>
-      write("reports")(
-        "OperatorQueries.enqueue",
-        Effect.gen(function* () {
-          // Reports of testing planes are never filed (api.md, reports).
-          const open = yield* any(sql`
-            SELECT 1 FROM reports
-            WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL AND ${isNotRemoved}
-              AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
-          if (open)
-            yield* enqueue(sql, "report", reportId, { createdAt: now, state: "unknown", priority: "first" })
-          return open
-        })
-      )
+      Effect.gen(function* () {
+        // Reports of testing planes are never filed (api.md, reports).
+        const open = yield* any(sql`
+          SELECT 1 FROM reports
+          WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL AND ${isNotRemoved}
+            AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
+        if (open)
+          yield* enqueue(sql, "report", reportId, { createdAt: now, state: "unknown", priority: "first" })
+        return open
+      }).pipe(write("reports", "OperatorQueries.enqueue"))
   }
 }
 

@@ -71,12 +71,9 @@ export const makeList =
           ),
           ...from.map((values) => sql`${sql.literal(`(${order.join(", ")}) ${next}`)} ${sql.in(values)}`)
         ]
-        const found = yield* read(
-          `OperatorQueries.${name}`,
-          decodeRows(
-            sql`SELECT ${rows} WHERE ${sql.and(clauses)} ORDER BY ${sql.literal(sorted)} LIMIT ${limit + 1}`
-          )
-        )
+        const found = yield* decodeRows(
+          sql`SELECT ${rows} WHERE ${sql.and(clauses)} ORDER BY ${sql.literal(sorted)} LIMIT ${limit + 1}`
+        ).pipe(read(`OperatorQueries.${name}`))
         const items = found.slice(0, limit)
         const last = found.length > limit ? items.at(-1) : undefined
         return { items, next: Option.map(Option.fromNullable(last), cursorOf) }

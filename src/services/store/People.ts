@@ -27,39 +27,30 @@ export const makeRecipients = ({ read, sql, write }: Database) => ({
     // Every accepted ting calls this; without a change nothing is written, and no disk sync is waited for. A registration
     // is always written: its time decides between it and a removal (see `receive`).
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      write(lane)(
-        "Recipients.activate",
-        run(sql`
-          INSERT INTO recipients ${values(sql, { ...member, subscriptionId, active: 1, changedAt: now })}
-          ON CONFLICT (plane, organisation, public_id) DO UPDATE SET
-            organisation_uuid = excluded.organisation_uuid,
-            subscription_id = COALESCE(excluded.subscription_id, recipients.subscription_id),
-            active = 1,
-            changed_at = excluded.changed_at
-          WHERE recipients.active = 0
-            OR recipients.organisation_uuid <> excluded.organisation_uuid
-            OR excluded.subscription_id IS NOT NULL`)
-      )
+      run(sql`
+        INSERT INTO recipients ${values(sql, { ...member, subscriptionId, active: 1, changedAt: now })}
+        ON CONFLICT (plane, organisation, public_id) DO UPDATE SET
+          organisation_uuid = excluded.organisation_uuid,
+          subscription_id = COALESCE(excluded.subscription_id, recipients.subscription_id),
+          active = 1,
+          changed_at = excluded.changed_at
+        WHERE recipients.active = 0
+          OR recipients.organisation_uuid <> excluded.organisation_uuid
+          OR excluded.subscription_id IS NOT NULL`).pipe(write(lane, "Recipients.activate"))
     ),
   /** Ting refused a ting that was sent at `sentAt`; a registration that was recorded later stays. */
   deactivate: ({ plane, organisation, publicId }: Recipient, sentAt: number) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      write(lane)(
-        "Recipients.deactivate",
-        run(sql`
-          UPDATE recipients SET active = 0, changed_at = ${now}
-          WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1
-            AND changed_at <= ${sentAt}`)
-      )
+      run(sql`
+        UPDATE recipients SET active = 0, changed_at = ${now}
+        WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId} AND active = 1
+          AND changed_at <= ${sentAt}`).pipe(write(lane, "Recipients.deactivate"))
     ),
   isActive: ({ plane, organisation, organisationUuid, publicId }: Member) =>
-    read(
-      "Recipients.isActive",
-      any(sql`
-        SELECT 1 FROM recipients
-        WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId}
-          AND organisation_uuid = ${organisationUuid} AND active = 1`)
-    )
+    any(sql`
+      SELECT 1 FROM recipients
+      WHERE plane = ${plane} AND organisation = ${organisation} AND public_id = ${publicId}
+        AND organisation_uuid = ${organisationUuid} AND active = 1`).pipe(read("Recipients.isActive"))
 })
 
 export const InboxEvent = Schema.Struct({
@@ -85,35 +76,32 @@ export const makeWebhookInbox = ({ sql, write }: Database) => ({
    * (`actorDigest`) are removed.
    */
   receive: (event: InboxEvent, removed: ReadonlyArray<string>, named: ReadonlyArray<string> = []) =>
-    write(lane)(
-      "Webhooks.receive",
-      Effect.gen(function* () {
-        const { aggregateId, aggregateType, aggregateVersion, organisationUuid, plane, receivedAt } = event
-        const fresh = yield* any(sql`
-          INSERT INTO webhook_inbox ${values(sql, event)}
-          ON CONFLICT (plane, event_id) DO NOTHING
-          RETURNING event_id`)
-        if (!fresh) return false
-        yield* runInChunks(named, (some) => sql`DELETE FROM session_digests WHERE ${sql.in("actor", some)}`)
-        // Versions order an aggregate's events (identity-service.md 11.5).
-        // A removal that IAM could not deliver also holds back the event that the person joined again (11.6), so a person who
-        // registered after the removal happened stays. In the same millisecond the removal wins: a registration that was
-        // ended wrongly returns with the next login or accepted ting. The times come from two clocks, ours and IAM's: between
-        // events closer than their difference (`check` warns from 5 s) either may win, and is corrected in the same way.
-        yield* runInChunks(
-          removed,
-          (some) => sql`
-            UPDATE recipients SET active = 0, changed_at = ${receivedAt}
-            WHERE plane = ${plane} AND organisation_uuid = ${organisationUuid}
-              AND ${sql.in("public_id", some)} AND active = 1 AND changed_at <= ${Date.parse(event.occurredAt)}
-              AND NOT EXISTS (
-                SELECT 1 FROM webhook_inbox
-                WHERE plane = ${plane} AND aggregate_type = ${aggregateType}
-                  AND aggregate_id = ${aggregateId} AND aggregate_version > ${aggregateVersion})`
-        )
-        return true
-      })
-    )
+    Effect.gen(function* () {
+      const { aggregateId, aggregateType, aggregateVersion, organisationUuid, plane, receivedAt } = event
+      const fresh = yield* any(sql`
+        INSERT INTO webhook_inbox ${values(sql, event)}
+        ON CONFLICT (plane, event_id) DO NOTHING
+        RETURNING event_id`)
+      if (!fresh) return false
+      yield* runInChunks(named, (some) => sql`DELETE FROM session_digests WHERE ${sql.in("actor", some)}`)
+      // Versions order an aggregate's events (identity-service.md 11.5).
+      // A removal that IAM could not deliver also holds back the event that the person joined again (11.6), so a person who
+      // registered after the removal happened stays. In the same millisecond the removal wins: a registration that was
+      // ended wrongly returns with the next login or accepted ting. The times come from two clocks, ours and IAM's: between
+      // events closer than their difference (`check` warns from 5 s) either may win, and is corrected in the same way.
+      yield* runInChunks(
+        removed,
+        (some) => sql`
+          UPDATE recipients SET active = 0, changed_at = ${receivedAt}
+          WHERE plane = ${plane} AND organisation_uuid = ${organisationUuid}
+            AND ${sql.in("public_id", some)} AND active = 1 AND changed_at <= ${Date.parse(event.occurredAt)}
+            AND NOT EXISTS (
+              SELECT 1 FROM webhook_inbox
+              WHERE plane = ${plane} AND aggregate_type = ${aggregateType}
+                AND aggregate_id = ${aggregateId} AND aggregate_version > ${aggregateVersion})`
+      )
+      return true
+    }).pipe(write(lane, "Webhooks.receive"))
 })
 
 /** Of this use only: no other table has a digest with it. */
@@ -146,30 +134,30 @@ export interface StoredToken {
 export const makeSessionDigests = ({ read, sql, write }: Database) => ({
   /** A token that is stored already keeps its login and the earlier one of its ends. */
   remember: (plane: PlaneId, { actor, login }: StoredLogin, tokens: ReadonlyArray<StoredToken>) =>
-    write(lane)(
-      "SessionDigests.remember",
-      // A replay states the times of an issue that was earlier.
-      run(sql`
-        INSERT INTO session_digests ${values(sql, ...tokens.map((token) => ({ ...token, plane, login, actor })))}
-        ON CONFLICT (digest) DO UPDATE SET
-          actor = COALESCE(excluded.actor, session_digests.actor),
-          ends_at = CASE
-            WHEN excluded.ends_at < session_digests.ends_at THEN excluded.ends_at
-            ELSE session_digests.ends_at END`)
-    ),
+    // A replay states the times of an issue that was earlier.
+    run(sql`
+      INSERT INTO session_digests ${values(sql, ...tokens.map((token) => ({ ...token, plane, login, actor })))}
+      ON CONFLICT (digest) DO UPDATE SET
+        actor = COALESCE(excluded.actor, session_digests.actor),
+        ends_at = CASE
+          WHEN excluded.ends_at < session_digests.ends_at THEN excluded.ends_at
+          ELSE session_digests.ends_at END`).pipe(write(lane, "SessionDigests.remember")),
   /** The login of a token that has not ended. */
   find: (digest: string) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      read(
-        "SessionDigests.find",
-        first(StoredLogin)(sql`
-          SELECT login, actor FROM session_digests WHERE digest = ${digest} AND ends_at > ${now}`)
+      first(StoredLogin)(sql`
+        SELECT login, actor FROM session_digests WHERE digest = ${digest} AND ends_at > ${now}`).pipe(
+        read("SessionDigests.find")
       )
     ),
   forgetToken: (digest: string) =>
-    write(lane)("SessionDigests.forgetToken", run(sql`DELETE FROM session_digests WHERE digest = ${digest}`)),
+    run(sql`DELETE FROM session_digests WHERE digest = ${digest}`).pipe(
+      write(lane, "SessionDigests.forgetToken")
+    ),
   forgetLogin: (login: string) =>
-    write(lane)("SessionDigests.forgetLogin", run(sql`DELETE FROM session_digests WHERE login = ${login}`))
+    run(sql`DELETE FROM session_digests WHERE login = ${login}`).pipe(
+      write(lane, "SessionDigests.forgetLogin")
+    )
 })
 
 export type SessionDigests = ReturnType<typeof makeSessionDigests>

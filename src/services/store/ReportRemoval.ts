@@ -46,7 +46,7 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
      * same key still gets the report's id, and is neither stored nor filed again. After the last of them, `eraseRemoved` is due.
      */
     removeReport: (id: string, reason: string, now: number) =>
-      write("reports")("OperatorQueries.removeReport", remove(id, reason, now)),
+      remove(id, reason, now).pipe(write("reports", "OperatorQueries.removeReport")),
 
     /**
      * Empties SQLite's log, which holds the old pages until then; for Postgres, docs/cli.md has a statement. It waits two seconds for other processes that read the log, which blocks
@@ -55,14 +55,11 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
     eraseRemoved: isPostgres
       ? Effect.void
       : Effect.ignore(
-          read(
-            "OperatorQueries.eraseRemoved",
-            Effect.forEach(
-              ["PRAGMA busy_timeout = 2000", "PRAGMA wal_checkpoint(TRUNCATE)"],
-              (statement) => run(sql.unsafe(statement)),
-              { discard: true }
-            )
-          )
+          Effect.forEach(
+            ["PRAGMA busy_timeout = 2000", "PRAGMA wal_checkpoint(TRUNCATE)"],
+            (statement) => run(sql.unsafe(statement)),
+            { discard: true }
+          ).pipe(read("OperatorQueries.eraseRemoved"))
         )
   }
 }

@@ -97,9 +97,8 @@ const exceeded = (
 export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) => ({
   /** Whether a report was stored under this key, of whatever reporter and content. */
   knowsKey: ({ keyDigest, plane }: Pick<NewReport, "plane" | "keyDigest">) =>
-    read(
-      "Reports.knowsKey",
-      any(sql`SELECT 1 FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} LIMIT 1`)
+    any(sql`SELECT 1 FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} LIMIT 1`).pipe(
+      read("Reports.knowsKey")
     ),
 
   /**
@@ -108,50 +107,50 @@ export const makeReports = ({ read, sql, write }: Database, wakeUp: () => void) 
    * refused, and without `hasQuota` any new one. `content` is read only of a report that is new and has quota.
    */
   admit: (report: NewReport, deliver: boolean, room?: ReportRoom, hasQuota = true) =>
-    write("reports")(
-      "Reports.admit",
-      Effect.gen(function* () {
-        const { contentDigest, createdAt, id, keyDigest, marker, plane, requestId, source } = report
-        const { network = null } = report
-        const reporter = toText(report.reporter)
-        const isVerified = reporter.startsWith(verified)
-        const holder = holderOf(plane, reporter, network)
-        const underKey = all(KnownRow)(sql`
-          SELECT id, reporter, content_digest, created_at, issue_url, removed_at FROM reports
-          WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
-        const [rows, sums] = yield* together(sql, [underKey, readSums(sql, holder)])
+    Effect.gen(function* () {
+      const { contentDigest, createdAt, id, keyDigest, marker, plane, requestId, source } = report
+      const { network = null } = report
+      const reporter = toText(report.reporter)
+      const isVerified = reporter.startsWith(verified)
+      const holder = holderOf(plane, reporter, network)
+      const underKey = all(KnownRow)(sql`
+        SELECT id, reporter, content_digest, created_at, issue_url, removed_at FROM reports
+        WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
+      const [rows, sums] = yield* together(sql, [underKey, readSums(sql, holder)])
 
-        const repeated = repeatedBy(rows, reporter, contentDigest)
-        if (repeated !== undefined) return ReportAdmission.Replayed({ report: repeated })
-        if (rows.some((row) => row.reporter === reporter || Option.isSome(row.removedAt)))
-          return ReportAdmission.Conflict()
-        if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
+      const repeated = repeatedBy(rows, reporter, contentDigest)
+      if (repeated !== undefined) return ReportAdmission.Replayed({ report: repeated })
+      if (rows.some((row) => row.reporter === reporter || Option.isSome(row.removedAt)))
+        return ReportAdmission.Conflict()
+      if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
 
-        const content = JSON.stringify(report.content)
-        const bytes = bytesOf(content)
-        const limit = room && exceeded(sums, room, { bytes, holder, isVerified })
-        if (limit !== undefined) return ReportAdmission.Full({ limit })
-        const keyed = { id, plane, keyDigest, contentDigest, reporter }
-        const row = { ...keyed, content, source, requestId, createdAt, marker, holder, bytes }
-        yield* run(sql`INSERT INTO reports ${values(sql, row)}`)
-        yield* changeSums(sql, 1, [{ holder, bytes }])
-        if (deliver)
-          yield* enqueue(sql, "report", id, { createdAt, priority: isVerified ? "first" : "usual" })
-        return ReportAdmission.Stored()
-      }),
-      ({ _tag }) => {
+      const content = JSON.stringify(report.content)
+      const bytes = bytesOf(content)
+      const limit = room && exceeded(sums, room, { bytes, holder, isVerified })
+      if (limit !== undefined) return ReportAdmission.Full({ limit })
+      const keyed = { id, plane, keyDigest, contentDigest, reporter }
+      const row = { ...keyed, content, source, requestId, createdAt, marker, holder, bytes }
+      yield* run(sql`INSERT INTO reports ${values(sql, row)}`)
+      yield* changeSums(sql, 1, [{ holder, bytes }])
+      if (deliver) yield* enqueue(sql, "report", id, { createdAt, priority: isVerified ? "first" : "usual" })
+      return ReportAdmission.Stored()
+    }).pipe(
+      write("reports", "Reports.admit", ({ _tag }) => {
         if (deliver && _tag === "Stored") wakeUp()
-      }
+      })
     ),
 
   find: (id: string) =>
-    Effect.map(
-      read("Reports.find", first(ReportRow)(sql`SELECT * FROM reports WHERE id = ${id}`)),
-      Option.map(toReport)
+    first(ReportRow)(sql`SELECT * FROM reports WHERE id = ${id}`).pipe(
+      read("Reports.find"),
+      Effect.map(Option.map(toReport))
     ),
 
   /** Bytes of all stored reports, as their bound counts them: the content, and 1,000 each for the rest of the record. */
-  storedBytes: Effect.map(read("Reports.storedBytes", readSums(sql, null)), ({ all }) => all)
+  storedBytes: readSums(sql, null).pipe(
+    read("Reports.storedBytes"),
+    Effect.map(({ all }) => all)
+  )
 })
 
 export type StoredReports = ReturnType<typeof makeReports>

@@ -26,7 +26,7 @@ export const makeRetention = ({ sql, write }: Database) => {
 
   const sweep =
     (lane: Lane, name: string, removal: (before: number) => Statements<number>) => (before: number) =>
-      write(lane)(`Retention.${name}`, removal(before))
+      removal(before).pipe(write(lane, `Retention.${name}`))
   const remove = (lane: Lane, name: string, ...rule: Parameters<typeof removeOldest>[0]) =>
     sweep(lane, name, (before) => count(removeOldest(rule, before)))
 
@@ -50,17 +50,14 @@ export const makeRetention = ({ sql, write }: Database) => {
     /** Only deliveries that are over; those of a report that was not filed only once the report is gone. */
     deliveries: sweep("reports", "deliveries", (before) =>
       Effect.gen(function* () {
-        const isDelivered = sql`state = 'delivered'`
-        const delivered = yield* count(removeOldest(["deliveries", "id", "finished_at", isDelivered], before))
+        const removeOver = (condition: Fragment) =>
+          count(removeOldest(["deliveries", "id", "finished_at", condition], before))
+        const delivered = yield* removeOver(sql`state = 'delivered'`)
         if (delivered === batchSize) return delivered
-        // Those that wait for an operator, or were given up: reads all of them.
-        const others = yield* count(sql`
-          DELETE FROM deliveries WHERE id IN (
-            SELECT id FROM deliveries
-            WHERE state IN ('failed', 'discarded') AND finished_at < ${before}
-              AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
-            ORDER BY created_at, id LIMIT ${batchSize})
-          RETURNING id`)
+        // Those that wait for an operator, or were given up.
+        const others = yield* removeOver(sql`
+          state IN ('failed', 'discarded')
+          AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))`)
         return delivered + others
       })
     ),
@@ -82,10 +79,7 @@ export const makeRetention = ({ sql, write }: Database) => {
         const notLeased = sql`(lease_until IS NULL OR lease_until <= ${now})`
         const oldest = removeOldest(["spool", "sequence", "accepted_at", notLeased], before, removedColumns)
         const expired = Effect.tap(removedRows(oldest), (rows) => countRemoved(sql, rows, "expired"))
-        return write("spool")(
-          "Retention.telemetry",
-          Effect.map(expired, ({ length }) => length)
-        )
+        return Effect.map(expired, ({ length }) => length).pipe(write("spool", "Retention.telemetry"))
       }),
     /** Ids of delivered telemetry records. */
     deliveredIds: remove("spool", "deliveredIds", "spool_delivered", "record_id", "delivered_at"),

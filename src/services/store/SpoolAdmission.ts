@@ -136,9 +136,11 @@ export const makeOffer = (
   const decide = (offers: ReadonlyArray<Offer>): Stored<ReadonlyArray<SpoolAdmission>> => {
     const entries = offers.flatMap((offer) => offer.entries)
     const limitBytes = Math.min(...offers.map(({ bound }) => bound.limitBytes))
-    const admitted = write("spool")("Spool.offer", admit(sql, entries, limitBytes), (admission) => {
-      if (admission === "accepted") wakeUp()
-    })
+    const admitted = admit(sql, entries, limitBytes).pipe(
+      write("spool", "Spool.offer", (admission) => {
+        if (admission === "accepted") wakeUp()
+      })
+    )
     return Effect.flatMap(admitted, (admission) =>
       admission === "accepted" || offers.length === 1
         ? Effect.succeed(offers.map(() => admission))

@@ -4,17 +4,20 @@ import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 import * as ParseResult from "effect/ParseResult"
 
-/** Of an error: the end of a sentence that begins with the database, and the fix as an instruction without a full stop. */
-interface Wording {
-  readonly phrase: string
-  readonly fix: string
-}
-
 const kinds = ["unanswered", "locked", "full", "corrupt", "schema", "other"] as const
 export type StoreFailureKind = (typeof kinds)[number]
 
-/** What each kind means, and its codes: of SQLite, of the system, or SQLSTATEs of Postgres. */
-const meanings: Readonly<Record<StoreFailureKind, Wording & { readonly codes?: RegExp }>> = {
+/** Of a kind of failure. */
+interface Meaning {
+  /** Of SQLite, of the system, or SQLSTATEs of Postgres. */
+  readonly codes?: RegExp
+  /** The end of a sentence that begins with the database. */
+  readonly phrase: string
+  /** An instruction without a full stop. */
+  readonly fix: string
+}
+
+const meanings: Readonly<Record<StoreFailureKind, Meaning>> = {
   // No connection, or no answer in time, because the database is away, slow or busy.
   unanswered: {
     codes: /^(?:08|57P)|^(?:53300|57014|25P0[34])$|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/,
@@ -55,7 +58,8 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   /** Like `Spool.offer`. */
   readonly operation?: string | undefined
   /** Where more is known than the kind and the code say. */
-  readonly details?: Partial<Wording>
+  readonly phrase?: string
+  readonly advice?: string
 }> {
   /** One line for the log. Never a value, a statement or a credential. */
   get reason(): string {
@@ -66,11 +70,11 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   get summary(): string {
     const { phrase } = meanings[this.kind]
     const known = this.code === undefined ? phrase : `${phrase} (${this.code})`
-    return `${this.database ?? "The database"} ${this.details?.phrase ?? known}`
+    return `${this.database ?? "The database"} ${this.phrase ?? known}`
   }
 
   get fix(): string {
-    return this.details?.fix ?? meanings[this.kind].fix
+    return this.advice ?? meanings[this.kind].fix
   }
 }
 
@@ -115,11 +119,13 @@ export const toStoreUnavailable =
       return error.database === undefined ? new StoreUnavailable({ ...error, database, operation }) : error
     if (!ParseResult.isParseError(error))
       return new StoreUnavailable({ database, operation, ...kindOf(error) })
-    const details = {
+    return new StoreUnavailable({
+      database,
+      operation,
+      kind: "other",
       phrase: "is corrupt: a row has an unexpected form",
-      fix: "find who changed the row: no version of the program writes such a row"
-    }
-    return new StoreUnavailable({ database, operation, kind: "other", details })
+      advice: "find who changed the row: no version of the program writes such a row"
+    })
   }
 
 /** The access had no effect, and succeeds once a lock ends or the server gives a connection. */

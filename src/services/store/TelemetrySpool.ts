@@ -62,87 +62,75 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
 
     /** Leases the oldest entries of these tables for shipping: at most `count` of them and about `bytes`. */
     lease: ({ bytes, count, leaseUntil, now, owner, tables }: SpoolLease) =>
-      tables.size === 0
-        ? Effect.succeed([])
-        : write("spool")(
-            "Spool.lease",
-            Effect.gen(function* () {
-              // Table by table, along the index, so that rows of other tables are not read.
-              const oldest = yield* Effect.forEach(tables, (table) =>
-                candidates(sql`
-                  SELECT sequence, bytes FROM spool
-                  WHERE table_name = ${table} AND (lease_until IS NULL OR lease_until <= ${now})
-                  ORDER BY sequence LIMIT ${count}`)
-              )
-              const chosen = takeWithin(oldest.flat().sort(bySequence).slice(0, count), bytes)
-              const rows = yield* inChunks(chosen, (some) =>
-                entryRows(sql`
-                  UPDATE spool SET lease_owner = ${owner}, lease_until = ${leaseUntil}
-                  WHERE ${sql.in("sequence", some)}
-                  RETURNING sequence, record_id, table_name AS "table", event_at, json, bytes, accepted_at`)
-              )
-              return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
-            })
-          ),
+      Effect.gen(function* () {
+        // Table by table, along the index, so that rows of other tables are not read.
+        const oldest = yield* Effect.forEach(tables, (table) =>
+          candidates(sql`
+            SELECT sequence, bytes FROM spool
+            WHERE table_name = ${table} AND (lease_until IS NULL OR lease_until <= ${now})
+            ORDER BY sequence LIMIT ${count}`)
+        )
+        const chosen = takeWithin(oldest.flat().sort(bySequence).slice(0, count), bytes)
+        const rows = yield* inChunks(chosen, (some) =>
+          entryRows(sql`
+            UPDATE spool SET lease_owner = ${owner}, lease_until = ${leaseUntil}
+            WHERE ${sql.in("sequence", some)}
+            RETURNING sequence, record_id, table_name AS "table", event_at, json, bytes, accepted_at`)
+        )
+        return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
+      }).pipe(write("spool", "Spool.lease")),
 
     /**
      * Removes leased entries from the spool and counts them, without those that another owner has leased by now, or that have left the
      * spool. Ids of delivered ones are remembered for 24 h; refused ones are listed with the service's code, the newest of each record.
      */
     settle: ({ delivered, duplicates, now, owner, refused }: SpoolOutcomes) =>
-      write("spool")(
-        "Spool.settle",
-        Effect.gen(function* () {
-          const codes = new Map(refused.map(({ recordId, code }) => [recordId, code]))
-          const ends = Struct.entries({ delivered, duplicates, refused: [...codes.keys()] })
-          for (const [end, recordIds] of ends) {
-            const rows = yield* inChunks(recordIds, (ids) =>
-              removedRows(sql`
-                DELETE FROM spool WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}
-                RETURNING ${sql.literal(removedColumns)}`)
-            )
-            const listed = ["table_name", "code", "event_at", "bytes", "refused_at"]
-            yield* runInChunks(rows, (some) =>
-              end === "refused"
-                ? sql`
-                    INSERT INTO spool_refused ${values(
-                      sql,
-                      ...some.map(({ table, ...row }) => {
-                        const code = codes.get(row.recordId) ?? "unknown"
-                        return { ...row, tableName: table, code, refusedAt: now }
-                      })
-                    )}
-                    ON CONFLICT (record_id) DO UPDATE SET ${overwritten(sql, ...listed)}`
-                : sql`
-                    INSERT INTO spool_delivered ${values(sql, ...some.map(({ recordId }) => ({ recordId, deliveredAt: now })))}
-                    ON CONFLICT (record_id) DO UPDATE SET ${overwritten(sql, "delivered_at")}`
-            )
-            yield* countRemoved(sql, rows, end)
-          }
-        })
-      ),
+      Effect.gen(function* () {
+        const codes = new Map(refused.map(({ recordId, code }) => [recordId, code]))
+        const ends = Struct.entries({ delivered, duplicates, refused: [...codes.keys()] })
+        for (const [end, recordIds] of ends) {
+          const rows = yield* inChunks(recordIds, (ids) =>
+            removedRows(sql`
+              DELETE FROM spool WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}
+              RETURNING ${sql.literal(removedColumns)}`)
+          )
+          const listed = ["table_name", "code", "event_at", "bytes", "refused_at"]
+          yield* runInChunks(rows, (some) =>
+            end === "refused"
+              ? sql`
+                INSERT INTO spool_refused ${values(
+                  sql,
+                  ...some.map(({ table, ...row }) => {
+                    const code = codes.get(row.recordId) ?? "unknown"
+                    return { ...row, tableName: table, code, refusedAt: now }
+                  })
+                )}
+                ON CONFLICT (record_id) DO UPDATE SET ${overwritten(sql, ...listed)}`
+              : sql`
+                INSERT INTO spool_delivered ${values(sql, ...some.map(({ recordId }) => ({ recordId, deliveredAt: now })))}
+                ON CONFLICT (record_id) DO UPDATE SET ${overwritten(sql, "delivered_at")}`
+          )
+          yield* countRemoved(sql, rows, end)
+        }
+      }).pipe(write("spool", "Spool.settle")),
 
     /** Gives leased entries back. */
     release: (owner: string, recordIds: ReadonlyArray<string>) =>
-      write("spool")(
-        "Spool.release",
-        runInChunks(
-          recordIds,
-          (ids) => sql`
-            UPDATE spool SET lease_owner = NULL, lease_until = NULL
-            WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}`
-        )
-      ),
+      runInChunks(
+        recordIds,
+        (ids) => sql`
+          UPDATE spool SET lease_owner = NULL, lease_until = NULL
+          WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}`
+      ).pipe(write("spool", "Spool.release")),
 
     /** When the oldest of the newest `count` delivered ids was delivered; none when there are fewer. Reads the index no further. */
     newestDeliveredSince: (count: number) =>
-      read(
-        "Spool.newestDeliveredSince",
-        valueOf(Whole)(sql`
-          SELECT delivered_at AS value FROM spool_delivered ORDER BY delivered_at DESC LIMIT 1 OFFSET ${count - 1}`)
+      valueOf(Whole)(sql`
+        SELECT delivered_at AS value FROM spool_delivered ORDER BY delivered_at DESC LIMIT 1 OFFSET ${count - 1}`).pipe(
+        read("Spool.newestDeliveredSince")
       ),
 
-    counts: read("Spool.counts", readCounts(sql))
+    counts: readCounts(sql).pipe(read("Spool.counts"))
   }))
 }
 

@@ -106,7 +106,7 @@ describe("After an outcome", () => {
     const stops = sent === "0,300"
     expect(yield* health).toBe(stops ? "degraded" : "ok")
     yield* pass(stops ? 310 : 95)
-    const seen = [tracker.sent, tracker.searches].map((calls) => times(calls, report).join())
+    const seen = [tracker.sent, tracker.searches].map((calls) => times(calls, report).map(Math.floor).join())
     expect(seen).toEqual([sent, searched])
     const isFailed = "state" in first && first.state === "failed"
     const state = [(yield* delivery(report)).state, yield* health, yield* filed(report), issues().join()]

@@ -130,7 +130,6 @@ describe("A worker", () => {
     const around: Around = (call, operation, values) => {
       if (records("Delivered", operation, values) && left-- > 0) return away
       if (!broken) return call
-      if (operation === "deliveries.nextDueAt") return away
       if (operation !== "deliveries.lease") return call
       times.push(now())
       return times.length % 2 === 0 ? away : Effect.die("a mistake")
@@ -168,27 +167,21 @@ describe("A worker", () => {
     expect(yield* states).toEqual({ delivered: 2 })
   })
 
-  it.scoped("sleeps until something falls due, and finds within 30 s what others made due", function* () {
+  it.scoped("finds what falls due, and what others made due", function* () {
     const { admit, now, pass, start, states, store, tracker } = yield* makeHarness
     yield* admit()
     const lease = store.deliveries.lease(sampleLease({ now: now(), leaseUntil: now() + 2_000 }))
     const held = Option.getOrThrow(yield* lease)
     const availableAt = now() + 33_700
     yield* store.deliveries.update(held, { _tag: "Waiting", availableAt, failure: "limit" })
-    let leases = 0
-    const around: Around = (call, operation) => {
-      if (operation === "deliveries.lease") leases += 1
-      return call
-    }
-    yield* start("tracker", { alone: true, around })
+    yield* start("tracker", { alone: true })
     yield* pass(33.699)
     expect(tracker.sent.length).toBe(0)
-    expect(leases).toBeLessThanOrEqual(8)
-    yield* pass(0.001)
+    yield* pass(1)
     expect(yield* states).toEqual({ delivered: 1 })
     // Its own commits only wake a process on SQLite.
     yield* admit()
-    yield* pass(30)
+    yield* pass(2)
     expect(yield* states).toEqual({ delivered: 2 })
   })
 })

@@ -138,10 +138,10 @@ describe("Shared commits", () => {
       [Effect.ignore(run(failing)), "22012"]
     ] as const) {
       const body = Effect.zipRight(remember, swallowed)
-      assert.strictEqual((yield* Effect.flip(write("logins")("Test.swallow", body))).code, code)
+      assert.strictEqual((yield* Effect.flip(body.pipe(write("logins", "Test.swallow")))).code, code)
     }
     deepStrictEqual(yield* postgres.rawQuery(path, "SELECT * FROM known_planes"), [])
-    yield* write("logins")("Test.next", remember)
+    yield* remember.pipe(write("logins", "Test.next"))
   })
 
   it.scoped("of Postgres have a bound of records", function* () {

@@ -143,7 +143,6 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
       priority INTEGER NOT NULL DEFAULT 1
     )`,
   `CREATE INDEX deliveries_by_turn ON deliveries (state, priority, available_at, id, kind, lease_until) WHERE finished_at IS NULL`,
-  `CREATE INDEX deliveries_by_time ON deliveries (available_at) WHERE finished_at IS NULL`,
   `CREATE INDEX deliveries_leased ON deliveries (lease_until) WHERE lease_until IS NOT NULL`,
   // Their numbers by state are read from it alone.
   `CREATE INDEX deliveries_by_state ON deliveries (state, kind, lease_until)`,
@@ -152,7 +151,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
   `CREATE INDEX deliveries_open ON deliveries (created_at) WHERE kind = 'report' AND finished_at IS NULL`,
   // Other ended deliveries stay for as long as their reports: an index of both would read all of them before the first that may go.
   `CREATE INDEX deliveries_delivered ON deliveries (finished_at) WHERE state = 'delivered'`,
-  `CREATE INDEX deliveries_not_delivered ON deliveries (created_at, id) WHERE state IN ('failed', 'discarded')`,
+  `CREATE INDEX deliveries_not_delivered ON deliveries (finished_at) WHERE state IN ('failed', 'discarded')`,
 
   `
     CREATE TABLE destinations (

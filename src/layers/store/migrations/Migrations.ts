@@ -11,7 +11,7 @@ import { type Driver, makeAccess, makeDatabase } from "../../../services/store/D
 import baseline from "./0001_baseline.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
-const baselineName = "baseline_4"
+const baselineName = "baseline_5"
 
 /** In order. The next one is added with the next id, and only adds, so that an older process can run beside it. */
 const migrations = [{ id: 1, name: baselineName, statements: baseline }]
@@ -74,8 +74,8 @@ export const checkHistory = (
   database: string,
   { latest, origin }: History
 ): Effect.Effect<void, StoreUnavailable> => {
-  const refuse = (code: string, phrase: string, fix: string) =>
-    new StoreUnavailable({ database, kind: "schema", code, details: { phrase, fix } })
+  const refuse = (code: string, phrase: string, advice: string) =>
+    new StoreUnavailable({ database, kind: "schema", code, phrase, advice })
   if (origin !== baselineName)
     return refuse(
       "unreleased",
@@ -123,7 +123,7 @@ export const openSchema = (
   Effect.gen(function* () {
     const database = yield* makeDatabase(driver)
     const { name, read, sql, write } = database
-    const recorded = Effect.catchIf(read("Store.open", recordedSchema(sql)), isMissingTable, () =>
+    const recorded = Effect.catchIf(recordedSchema(sql).pipe(read("Store.open")), isMissingTable, () =>
       Effect.succeed(none)
     )
     const migration = Effect.flatMap(migrator, ({ transaction }) =>
@@ -142,6 +142,6 @@ export const openSchema = (
       )
     )
     // Only a write shows that the database is writable.
-    if (migrates) yield* write("schema")("Store.open", emptyWrite(sql))
+    if (migrates) yield* emptyWrite(sql).pipe(write("schema", "Store.open"))
     return { ...database, foundSchema: before.latest }
   })

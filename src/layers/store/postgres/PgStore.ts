@@ -10,14 +10,12 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Runtime from "effect/Runtime"
-import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
 import { formatAddress } from "../../../services/Addresses.ts"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import { waitWithinDeadline } from "../../../services/store/Groups.ts"
-import { Whole } from "../../../services/store/Rows.ts"
-import { first } from "../../../services/store/Statements.ts"
+import { valueOf, Whole } from "../../../services/store/Rows.ts"
 import { kindOf, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
 import type { Driver } from "../../../services/store/Database.ts"
 import { type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
@@ -57,11 +55,8 @@ const nameOf = (url: Redacted.Redacted): string => {
 }
 
 /** Counts and sums are no texts. */
-const wide: ReadonlyArray<number> = [pg.types.builtins.INT8, pg.types.builtins.NUMERIC]
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (id: number, format?: "text" | "binary") =>
-    wide.includes(id) ? Number : pg.types.getTypeParser(id, format)
-}
+const types = new pg.TypeOverrides()
+for (const wide of [pg.types.builtins.INT8, pg.types.builtins.NUMERIC]) types.setTypeParser(wide, Number)
 
 /** Closes with the scope. */
 const openPool = (
@@ -146,8 +141,6 @@ const detached = <A, E>(access: Effect.Effect<A, E>) =>
     })
   )
 
-const Size = Schema.Struct({ data: Whole })
-
 const makeDriver = (
   name: string,
   url: Redacted.Redacted,
@@ -212,17 +205,13 @@ const makeDriver = (
       read,
       transaction,
       size: Effect.map(
-        read(first(Size)(sql`SELECT pg_database_size(current_database()) AS data`)),
-        (size) => ({
-          data: Option.match(size, { onNone: () => 0, onSome: ({ data }) => data }),
-          file: Option.none()
-        })
+        read(valueOf(Whole)(sql`SELECT pg_database_size(current_database()) AS value`)),
+        (size) => ({ data: Option.getOrElse(size, () => 0), file: Option.none() })
       ),
       pool: () =>
         Option.some({
           limit,
           used: pool.totalCount - pool.idleCount,
-          idle: pool.idleCount,
           waiting: pool.waitingCount
         })
     }

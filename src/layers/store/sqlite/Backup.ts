@@ -22,27 +22,21 @@ import { type Stored, StoreUnavailable } from "../../../services/Store.ts"
 import { any, count, run, type Statements } from "../../../services/store/Statements.ts"
 import { toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
 import { applicationId, canMigrate, checkHistory, recordedSchema } from "../migrations/Migrations.ts"
-import { openConnection } from "./SqliteClient.ts"
-import { createFolder, keepOwner, locateFile, nameOf } from "./SqliteFiles.ts"
+import { createFolder, keepOwner, locateFile, nameOf, openConnection } from "./SqliteFiles.ts"
 
 type DatabasePlace = Pick<SettingsValues, "databasePath" | "databaseUrl">
 
-interface BackupOptions {
-  /** Replaces an existing file. */
-  readonly overwrite?: boolean
-}
-
 /** A failure that an operator can mend: what it is about, the end of the sentence, and the fix. */
-const refuse = (database: string, phrase: string, fix: string) =>
-  new StoreUnavailable({ database, kind: "other", details: { phrase, fix } })
+const refuse = (database: string, phrase: string, advice: string) =>
+  new StoreUnavailable({ database, kind: "other", phrase, advice })
 
 const failWhen = (condition: boolean, ...refusal: Parameters<typeof refuse>): Stored<void> =>
   condition ? refuse(...refusal) : Effect.void
 
 /** For failures that have no fix of their own. Nothing was changed. */
-const advise = (fix: string) =>
+const advise = (advice: string) =>
   Effect.mapError((failure: StoreUnavailable) =>
-    failure.details === undefined ? new StoreUnavailable({ ...failure, details: { fix } }) : failure
+    failure.advice === undefined ? new StoreUnavailable({ ...failure, advice }) : failure
   )
 
 const refusePostgres = ({ databaseUrl }: DatabasePlace): Stored<void> =>
@@ -140,26 +134,17 @@ const checkDatabase = (file: string, subject: string) =>
     { subject }
   ).pipe(Effect.scoped)
 
-/** Endings of the database's own files: itself, SQLite's log and index, and the lock and the name of its server. */
-const endings = ["", ...companions, "-lock", "-server"]
-
-/** Writes a copy of the database to `file`, with everything that was committed before the start. */
-export const backup = (place: DatabasePlace, file: string, { overwrite = false }: BackupOptions = {}) =>
+/** Writes a copy of the database to the new `file`, with everything that was committed before the start. */
+export const backup = (place: DatabasePlace, file: string) =>
   Effect.gen(function* () {
     yield* refusePostgres(place)
     const target = resolve(file)
     const database = yield* locateFile(place.databasePath, false)
     yield* failWhen(
-      endings.some((ending) => isSameFile(`${database}${ending}`, target)),
-      target,
-      "is a file of the database itself",
-      "choose another name for the copy"
-    )
-    yield* failWhen(
-      existsSync(target) && !overwrite,
+      existsSync(target),
       `the file ${target}`,
       "exists already",
-      "choose another name, or add --overwrite"
+      "choose another name for the copy"
     )
     // SQLite would read it as that of the copy, and find other data there than was checked.
     const log = ["-wal", "-journal"].map((suffix) => `${target}${suffix}`).find((file) => existsSync(file))
@@ -262,7 +247,7 @@ const swap = (partial: string, target: string, aside: string): Stored<void> =>
  * Replaces the database, which no server may have open, by a copy of the backup `file`. An existing database is replaced only
  * with `overwrite`, and kept as `aside`. `unfiled` reports were not filed in the backup: they are searched for before they are sent.
  */
-export const restore = (place: DatabasePlace, file: string, { overwrite = false }: BackupOptions = {}) =>
+export const restore = (place: DatabasePlace, file: string, overwrite: boolean) =>
   Effect.gen(function* () {
     yield* refusePostgres(place)
     const source = resolve(file)

@@ -12,8 +12,7 @@ import { Drain } from "../../../services/Drain.ts"
 import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { type DatabaseFailure, isBusy, toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
-import { openConnection } from "./SqliteClient.ts"
-import { createFile, keepOwner, locateFile, nameOf } from "./SqliteFiles.ts"
+import { createFile, keepOwner, locateFile, nameOf, openConnection } from "./SqliteFiles.ts"
 
 const stopping = "stopping"
 const isStopping = (error: DatabaseFailure): boolean =>
@@ -51,10 +50,9 @@ export const lockForServer = (
         database: name,
         kind: "locked",
         code: Either.isLeft(server) ? stopping : undefined,
-        details: {
-          phrase: `is in use by another server${which}`,
-          fix: "stop that server, or set MUSIC_DATABASE_PATH to another file; servers that run together need PostgreSQL"
-        }
+        phrase: `is in use by another server${which}`,
+        advice:
+          "stop that server, or set MUSIC_DATABASE_PATH to another file; servers that run together need PostgreSQL"
       })
     }
     // SQLite grants it to one connection, whatever comes at the same moment. Nothing is written, so the file stays empty.

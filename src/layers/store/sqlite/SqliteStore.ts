@@ -7,8 +7,7 @@ import { any } from "../../../services/store/Statements.ts"
 import type { DatabaseFailure } from "../../../services/store/StoreUnavailable.ts"
 import { type Driver, makeAccess } from "../../../services/store/Database.ts"
 import { applicationId, migrationsTable, type OpenedDatabase, openSchema } from "../migrations/Migrations.ts"
-import { openConnection } from "./SqliteClient.ts"
-import { identityOf, locateFile, nameOf, sizeOf } from "./SqliteFiles.ts"
+import { identityOf, locateFile, nameOf, openConnection, sizeOf } from "./SqliteFiles.ts"
 
 interface SqliteOptions {
   /** Milliseconds to wait for a lock of another process; default 5 s. */
@@ -62,25 +61,24 @@ export const openDatabase = (
         database: name,
         kind: "schema",
         code: "foreign",
-        details: {
-          phrase: "belongs to another program",
-          fix: "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
-        }
+        phrase: "belongs to another program",
+        advice: "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
       })
     for (const setting of settings) yield* opening(say(setting))
     for (const setting of [withoutWaiting, inMemory]) yield* opening(sayToReader(setting))
 
     // Before it is open, another process, the last to close the database, may remove the log.
     const log = identityOf(`${file}-wal`)
-    const details = {
-      phrase: "is gone: its file was moved or deleted",
-      fix: "move the file back, or set MUSIC_DATABASE_PATH to its new path"
-    }
     // SQLite would keep writing to moved files, and lose the commits.
     const usable = Effect.suspend(() =>
       identityOf(file) === opened && identityOf(`${file}-wal`) === log
         ? Effect.void
-        : new StoreUnavailable({ database: name, kind: "other", details })
+        : new StoreUnavailable({
+            database: name,
+            kind: "other",
+            phrase: "is gone: its file was moved or deleted",
+            advice: "move the file back, or set MUSIC_DATABASE_PATH to its new path"
+          })
     )
     const commit = say("COMMIT")
     // SQLite may have rolled back already.

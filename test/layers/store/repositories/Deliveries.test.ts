@@ -101,7 +101,6 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
       all.map(({ count, kind, state }) => `${count} ${kind} ${state}`).join("+")
     ),
   oldest: ({ deliveries }) => Effect.map(deliveries.oldestOpen, optional),
-  nextDue: ({ deliveries }) => Effect.map(deliveries.nextDueAt, optional),
   issue: ({ reports }) =>
     Effect.map(reports.find("a"), (found) =>
       Option.match(
@@ -146,17 +145,17 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
 /** `+15` is 15 s later, `'` by the other process. Below it the answers, and the rows of deliveries. A report's delivery has the name of the report. */
 const histories = `
 # Unknown outcomes come first, then verified reporters, then the others, each in the order in which they fell due.
-anonymous unverified admit+1 anonymous lease+1 failed lease failed lease failed lease nextDue counts oldest
-  c#1, yes, a#1, yes, b#1, yes, d#1, 12, 3 report failed+1 report leased, 1 | a failed 0/0 due 0 over 2 422 | b failed 0/0 due 0 over 2 422 | c failed 0/0 due 1 over 2 422 | d leased 0/0 due 1
+anonymous unverified admit+1 anonymous lease+1 failed lease failed lease failed lease counts oldest
+  c#1, yes, a#1, yes, b#1, yes, d#1, 3 report failed+1 report leased, 1 | a failed 0/0 due 0 over 2 422 | b failed 0/0 due 0 over 2 422 | c failed 0/0 due 1 over 2 422 | d leased 0/0 due 1
 anonymous lease sending unknown admit lease+5 failed lease
   a#1, yes, yes, a#2, yes, b#1 | a failed 1/2 due 5 sent 0 over 5 422 | b leased 0/0 due 0
-admit admit+1 lease+5 waiting lease sending unknown lease+5 nextDue lease+60
-  a#1, yes, b#1, yes, yes, b#2, 21, b#3 | a waiting 0/0 due 66 502 | b leased 1/2 due 11 sent 6 502
+admit admit+1 lease+5 waiting lease sending unknown lease+5 lease+60
+  a#1, yes, b#1, yes, yes, b#2, b#3 | a waiting 0/0 due 66 502 | b leased 1/2 due 11 sent 6 502
 # All processes together hold one at most, until its lease ends.
-anonymous anonymous lease lease' lease counts nextDue lease+9' lease+1'
-  a#1, nothing, nothing, 1 report leased+1 report waiting, 10, nothing, a#2 | a leased 0/0 due 0 | b waiting 0/0 due 0
-admit lease extend+9 lease+9' lease+1' extend lateWaiting nextDue
-  a#1, yes, nothing, a#2, yes, no, 29 | a leased 0/0 due 0
+anonymous anonymous lease lease' lease counts lease+9' lease+1'
+  a#1, nothing, nothing, 1 report leased+1 report waiting, nothing, a#2 | a leased 0/0 due 0 | b waiting 0/0 due 0
+admit lease extend+9 lease+9' lease+1' extend lateWaiting
+  a#1, yes, nothing, a#2, yes, no | a leased 0/0 due 0
 # A holder whose lease ended changes nothing under the next one, and an outcome is given once.
 admit lease+1 lease+10' lateWaiting waiting waiting extend
   a#1, a#2, no, yes, no, no | a waiting 0/0 due 71 502
@@ -177,10 +176,10 @@ admit lease sending unknown lease+5 sending waiting
 admit lease sending unknown lease+5 sending failed
   a#1, yes, yes, a#2, yes, yes | a failed 2/2 due 5 sent 0 over 5 422
 # The issue is the report's, and a sweep follows when the report was sent more than once. A sweep is no open report.
-admit lease+1 sending delivered issue oldest nextDue lease+100
-  a#1, yes, yes, 7, -, -, nothing | a delivered 1/0 due 0 sent 1 over 1
-admit lease sending swept issue counts oldest nextDue lease+60 delivered
-  a#1, yes, yes, 7, 1 report delivered+1 sweep waiting, -, 60, sweep:a#1, yes | a delivered 1/0 due 0 sent 0 over 0 | sweep:a delivered 0/0 due 60 over 60
+admit lease+1 sending delivered issue oldest lease+100
+  a#1, yes, yes, 7, -, nothing | a delivered 1/0 due 0 sent 1 over 1
+admit lease sending swept issue counts oldest lease+60 delivered
+  a#1, yes, yes, 7, 1 report delivered+1 sweep waiting, -, sweep:a#1, yes | a delivered 1/0 due 0 sent 0 over 0 | sweep:a delivered 0/0 due 60 over 60
 admit lease sending failed issue counts oldest lease+100
   a#1, yes, yes, none, 1 report failed, -, nothing | a failed 1/0 due 0 over 0 422
 # An operator's retry searches first unless nothing was ever sent.
@@ -224,10 +223,10 @@ admit lease waiting stop resume state pauses lease
   a#1, yes, 0, 1 stopped until 0 -, no pause, a#2 | a leased 0/0 due 0 502
 admit lease waiting limit resume state lease
   a#1, yes, 0, 1 until 60 429, nothing | a waiting 0/0 due 60 502
-stop admit lease+30 waiting resume+31 state nextDue
-  0, a#1, yes, 1 stopped until 60 -, 90 | a waiting 0/0 due 90 502
-admit lease sending unknown stop resume nextDue
-  a#1, yes, yes, 0, 5 | a unknown 1/2 due 5 sent 0 502
+stop admit lease+30 waiting resume+31 state
+  0, a#1, yes, 1 stopped until 60 - | a waiting 0/0 due 90 502
+admit lease sending unknown stop resume
+  a#1, yes, yes, 0 | a unknown 1/2 due 5 sent 0 502
 # Writes are a second apart, and so many in an hour, of each destination.
 reserve reserve' elsewhere+4 reserve pauses reserve pauses reserve+3600'
   0, 1, 4, 4, no pause, 3600, tracker pace 3600, 3604

@@ -80,7 +80,7 @@ describe("The file of a store", () => {
     // 2 is FULL; of the last one MEMORY: no access depends on room in a temporary folder.
     assert.deepStrictEqual(pragmas, ["wal", 2, 1, 2])
     const place = all(Schema.Struct({ tempStore: Schema.Number }))(sql`SELECT * FROM pragma_temp_store`)
-    assert.deepStrictEqual(yield* read("Test.place", place), [{ tempStore: 2 }])
+    assert.deepStrictEqual(yield* place.pipe(read("Test.place")), [{ tempStore: 2 }])
     const { data, file } = yield* usage.size
     assert.deepStrictEqual([data > 0, Option.isSome(file), usage.pool()], [true, true, Option.none()])
     for (const size of Object.values(Option.getOrThrow(file))) assert.isAbove(size, 0)
