@@ -173,8 +173,8 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
     lease: ({ leaseUntil, now }: { readonly now: number; readonly leaseUntil: number }) =>
       Effect.gen(function* () {
         // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
-        yield* run(sql`UPDATE deliveries SET lease_until = NULL WHERE lease_until <= ${now}`)
-        if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now}`))
+        yield* run(sql`UPDATE deliveries SET lease_until = NULL WHERE lease_until <= ${now} AND ${isKnown}`)
+        if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now} AND ${isKnown}`))
           return Option.none<Delivery>()
         // `unknown` sorts before `waiting`: searches keep their times. Those that wait for a later time are passed over: not more than the
         // pace of the tracker lets fail or be filed in an hour.
