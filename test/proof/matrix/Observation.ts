@@ -12,9 +12,6 @@ const probePause = 1.1
 /** Seconds. Ting's own limit is not remembered, and a token would expire in an hour. */
 const longestWait = 60
 
-/** IAM's conflict about the key of a proof, which the service never uses twice. The document has no such answer to this call. */
-const undocumented = "POST /api/v1/ting/subscription 409 does not fit"
-
 /** What a success adds to its status: the outcome of a registration, or that the reporter is not verified. */
 const detailOf = (call: CallName, answer: Answer): string => {
   const { reporter, ting } = bodyOf(answer)
@@ -54,7 +51,7 @@ const detailsProblems = (answer: Answer, { failure, path }: CellRequest): Readon
   return isOurs || fits ? [] : [`the details are ${JSON.stringify(details)}`]
 }
 
-/** A request that failed at a path goes no further. A login fetches the list of endpoints beside its first call. */
+/** A request that failed at a path goes no further. */
 const calledBehind = (
   counts: ReadonlyMap<PathName, number>,
   { call, path: failing }: CellRequest
@@ -62,7 +59,7 @@ const calledBehind = (
   const order: ReadonlyArray<PathName> = calls[call].calls
   const last = order.indexOf(failing)
   return [...counts.keys()]
-    .filter((path) => order.indexOf(path) > last && !(call === "login" && path === "catalogue"))
+    .filter((path) => order.indexOf(path) > last)
     .map((path) => `${path} was called all the same`)
 }
 
@@ -114,7 +111,7 @@ const observeIn = async (world: World, cell: CellRequest) => {
       ...(isSuccess(answer) ? [] : [...detailsProblems(answer, cell), ...calledBehind(counts, cell)]),
       ...(isSuccess(again) && end !== wanted ? [`the repetition leaves "${end}", not "${wanted}"`] : []),
       ...(isSuccess(again) ? deadTokens(world, again) : []),
-      ...oracle.problems().filter((problem) => !problem.startsWith(undocumented))
+      ...oracle.problems()
     ]
   }
 }

@@ -100,10 +100,9 @@ const registering = (repeated: string, limit: string): Cells => ({
   ...sameFor(["refused", "broken", "busy", "later"], failedFor("dependency_unavailable", repeated)),
   ...sameFor(["limit", "limit bare", "limit long"], failedFor(limit, "×1"))
 })
-/** The list is fetched at the begin of a login, and again by each attempt to register. */
 const loginEndpoints: Cells = {
-  ...registering("×4", "rate_limited"),
-  odd: failedFor("dependency_unavailable", "×2")
+  ...registering("×3", "rate_limited"),
+  odd: failedFor("dependency_unavailable", "×1")
 }
 const loginProof: Cells = {
   ...registering("×3", "rate_limited"),
@@ -160,9 +159,9 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
     ofLogin("introspect", justIssued),
     ofLogin("catalogue", loginEndpoints, {
       except: {
-        "own credential": recordedFor("dependency_misconfigured", "×2"),
-        forbidden: recordedFor("forbidden", "×2"),
-        "404 not_found": recordedFor("reconsent_required", "×2")
+        "own credential": recordedFor("dependency_misconfigured", "×1"),
+        ...recordedAs("forbidden"),
+        "404 not_found": recordedFor("reconsent_required", "×1")
       }
     }),
     ofLogin("proof", loginProof, {
