@@ -24,8 +24,7 @@ export const metrics = {
   music_deliveries: "Deliveries to the tracker by state.",
   music_delivery_oldest_seconds: "Age of the oldest delivery that is not over; 0 when all are.",
   music_destination_paused_until_timestamp_seconds: "End of a destination's pause, Unix time; 0 without one.",
-  music_tracker_token_expires_timestamp_seconds:
-    "End of the tracker's token, Unix time; absent while unknown.",
+  music_tracker_token_expires_timestamp_seconds: "End of the tracker's token; absent while unknown.",
   music_reports_bytes: "Bytes of all stored reports.",
   music_reports_limit_bytes: "The bound of all stored reports.",
   music_last_backup_timestamp_seconds: "Unix time of the last backup that was recorded; 0 without one.",

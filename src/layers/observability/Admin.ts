@@ -51,9 +51,7 @@ const expose = (read: ReadonlyArray<Sample>): string => {
     /_total$/.test(name) ? "counter" : /_duration_seconds$/.test(name) ? "histogram" : "gauge"
   return Object.entries(metrics)
     .filter(([name]) => name in samples)
-    .map(
-      ([name, help]) => `# HELP ${name} ${help}\n# TYPE ${name} ${kindOf(name)}\n${linesOf(name).join("")}`
-    )
+    .flatMap(([name, help]) => [`# HELP ${name} ${help}\n# TYPE ${name} ${kindOf(name)}\n`, ...linesOf(name)])
     .join("")
 }
 
