@@ -221,7 +221,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "loops and pollers",
     play: (world, size) => {
-      const until = lasting(size, 3, 20)
+      const until = lasting(size, 2.2, 20)
       daemons(world)
       visitors(world, 10 * second, until)
       loops(world, part(size, 150), second)
@@ -251,7 +251,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       return {
         // The minute in which all of them log in has left the windows.
         from: 2.2 * minute,
-        until: lasting(size, 3.5, 20),
+        until: lasting(size, 3, 20),
         demands: [...gets(world, "daemon", "session", unrefused), ...gets(world, "daemon", "use", unrefused)]
       }
     }
@@ -273,8 +273,8 @@ export const scenarios: ReadonlyArray<Scenario> = [
         })
       )
       return {
-        from: 2.5 * minute,
-        until: lasting(size, 4.5, 20),
+        from: 2 * minute,
+        until: lasting(size, 3.5, 20),
         demands: [
           ...wellServed(world, "daemon", { onTime: 0.8, wait: 60 }),
           callsOf(world, ["refresher"], 6 * 8)
