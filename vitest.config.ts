@@ -2,6 +2,7 @@ import { existsSync, statfsSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
+import { BaseSequencer, type TestSpecification } from "vitest/node"
 // The client that is tested is built on what this makes.
 import "./scripts/client/contract.mjs"
 
@@ -23,6 +24,31 @@ if (hasMemory()) process.env.TMPDIR = memory
 /** A file of a dependency. */
 const fileOf = (path: string) => fileURLToPath(new URL(`node_modules/${path}`, import.meta.url))
 
+/** These files begin first, so that no process plays one while the others wait. Times are kept nowhere: they are few. */
+export const beginWith = (names: ReadonlyArray<string>) =>
+  class extends BaseSequencer {
+    override async sort(files: Array<TestSpecification>): Promise<Array<TestSpecification>> {
+      const place = ({ moduleId }: TestSpecification): number => {
+        const at = names.findIndex((name) => moduleId.includes(`/test/${name}.`))
+        return at < 0 ? names.length : at
+      }
+      return (await super.sort(files)).sort((one, other) => place(one) - place(other))
+    }
+  }
+
+const longest = [
+  "layers/store/postgres/PgStore",
+  "layers/delivery/ReportDelivery",
+  "faults/Shutdown",
+  "faults/OneServer",
+  "cli/Check",
+  "client/sessions/Sessions",
+  "faults/Outages",
+  "client/Prove",
+  "cli/Interruption",
+  "http/Overload"
+]
+
 export default defineConfig({
   // The program imports these at each opening of a store and of a server. By their names, each time a fork asks the runner where they are.
   resolve: {
@@ -41,6 +67,7 @@ export default defineConfig({
     testTimeout: 300_000,
     hookTimeout: 300_000,
     expect: { poll: { timeout: 120_000 } },
+    sequence: { sequencer: beginWith(longest) },
     pool: "forks",
     // Loading every module anew for each file takes longer than many of the tests.
     isolate: false,

@@ -1,11 +1,9 @@
 import { defineConfig } from "vitest/config"
-import { BaseSequencer, type TestSpecification } from "vitest/node"
-import fast from "../../vitest.config.ts"
+import fast, { beginWith } from "../../vitest.config.ts"
 
-/** The files that take longest begin first, so that no process plays one while the others wait. Times are kept nowhere: these are few. */
 const longest = [
-  "durability/Crashes",
   "proof/fairness/Fairness",
+  "durability/Crashes",
   "proof/matrix/Matrix",
   "browser/ConsolePage",
   "browser/Docs",
@@ -14,16 +12,6 @@ const longest = [
   "client/Chromium",
   "faults/Outages"
 ]
-
-class LongestFirst extends BaseSequencer {
-  override async sort(files: Array<TestSpecification>): Promise<Array<TestSpecification>> {
-    const place = ({ moduleId }: TestSpecification): number => {
-      const at = longest.findIndex((name) => moduleId.includes(`/test/${name}.`))
-      return at < 0 ? longest.length : at
-    }
-    return [...files].sort((one, other) => place(one) - place(other))
-  }
-}
 
 /** These measure times: of honest requests, and of recoveries. Each plays alone, after all others. */
 const alone = ["test/proof/attacks/Attacks.slow.ts", "test/durability/Storm.slow.ts"]
@@ -46,7 +34,7 @@ export default defineConfig({
   test: {
     ...fast.test,
     poolOptions: { forks: { ...fast.test?.poolOptions?.forks, minForks: 3, maxForks: 3 } },
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: beginWith(longest) },
     projects: [
       {
         test: {
