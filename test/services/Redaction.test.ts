@@ -94,6 +94,7 @@ const found: ReadonlyArray<string> = [
   `app.log:[01;31m[K«oat_[m[K${t}»`,
   `\u001b]8;;https://example.test/?t=«${token}»\u001b\\here\u001b]8;;\u001b\\`,
   `\u001b]0;«${token}»\u0007$ make`,
+  `«oat_${t.slice(0, 4)}\u001b]8;;\u001b\\\\\\u{5c}u0074${t}»`,
   `«\u001b]0;%6fat_${t}\u0007»$ make`,
   // Behind a letter or digit it could be words; once the key before it is gone, it no longer is behind one.
   `«stk-${k}»«oat_words-that-could-be»`

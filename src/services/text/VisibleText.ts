@@ -19,8 +19,8 @@ export const normaliseText = (text: string): string =>
   plainText.test(text) ? text : text.replace(invisiblePattern, visibleForm)
 
 const hex = "[0-9A-Fa-f]"
-/** JSON inside JSON has many. The look-behind keeps a search linear. */
-const slashes = "(?<!\\\\)\\\\+"
+/** JSON inside JSON has many. The look-behind keeps a search linear; a backslash after an escape character ends a command of a terminal. */
+const slashes = "(?<!(?<!\\u001b)\\\\)\\\\+"
 const byte = `(?:${slashes}x|%)`
 const codes = new RegExp(
   // Most characters begin none.
