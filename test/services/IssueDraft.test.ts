@@ -40,7 +40,6 @@ const reportOf = (content: Content = {}, more: Partial<StoredReport> = {}): Stor
   bytes: 1_200,
   ...more
 })
-/** Another size, with which parts are cut sooner. */
 /** Composes an issue, which must be harmless. */
 const compose = (content: Content, size: DraftSize = fullSize, more: Partial<StoredReport> = {}) => {
   const report = reportOf(content, more)

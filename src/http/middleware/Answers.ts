@@ -150,9 +150,9 @@ export const AnswersLive = HttpApiBuilder.middleware(
     }
 
     /**
-     * Records the request, and gives its response with the headers that do not depend on its content (docs/api.md, "Conventions"): the request id always, `no-store`
-     * for all but the documents, CORS, rate limits, the end of the connection, and under `/api/v1` the oldest supported version for a
-     * client that sends a lower one.
+     * Records the request, and gives its response with the headers that do not depend on its content (docs/api.md, "Conventions"): the
+     * request id always, `no-store` for all but the documents, CORS, rate limits, the end of the connection, and under `/api/v1` the
+     * oldest supported version for a client that sends a lower one.
      */
     const respond = (exchange: Exchange, given: HttpServerResponse.HttpServerResponse) => {
       const { clientVersion, message, path, quotas, requestId } = exchange

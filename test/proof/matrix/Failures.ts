@@ -128,7 +128,7 @@ const tingAlways: ReadonlyArray<Failure> = [
 
 /** Refusals that mean something in a call with a key or a credential. */
 const inOtherCalls = [
-  refusal(409, "idempotency_in_progress", "polled"),
+  refusal(409, "idempotency_in_progress", "in progress"),
   ...refusals("odd", [400, "invalid_request"], [400, "invalid_grant"], [409, "idempotency_conflict"])
 ]
 

@@ -44,7 +44,7 @@ const iam: Cells = {
   "own credential": "502 dependency_misconfigured ×1",
   forbidden: "403 forbidden ×1",
   odd: `${unavailable} ×1`,
-  polled: `${unavailable} ×3`,
+  "in progress": `${unavailable} ×3`,
   idempotency_conflict: "409 idempotency_conflict ×1",
   idempotency_in_progress: "409 idempotency_in_progress, 1 s ×3",
   idempotency_response_expired: "409 idempotency_response_expired ×1"
@@ -118,7 +118,7 @@ const loginRegister: Cells = {
 /** api.md, "POST /api/v1/reports": a verdict on the token is the answer; everything else stores the report as unverified, within 3 s. */
 const reporter: Cells = {
   ...sameFor(Object.keys(iam), "200 unverified ×1"),
-  ...sameFor(["refused", "broken", "busy", "later", "polled"], "200 unverified ×3"),
+  ...sameFor(["refused", "broken", "busy", "later", "in progress"], "200 unverified ×3"),
   forbidden: "403 forbidden ×1",
   inactive: "401 unauthenticated ×1"
 }
