@@ -2,19 +2,19 @@ import { defineConfig } from "vitest/config"
 import fast, { beginWith } from "../../vitest.config.ts"
 
 const longest = [
-  "proof/fairness/Fairness",
   "durability/Crashes",
+  "proof/fairness/Fairness",
+  "faults/Outages",
   "proof/matrix/Matrix",
   "browser/ConsolePage",
   "browser/Docs",
   "proof/fuzz/Fuzz",
   "proof/model/Model",
-  "client/Chromium",
-  "faults/Outages"
+  "client/Chromium"
 ]
 
-/** These measure times: of honest requests, and of recoveries. Each plays alone, after all others. */
-const alone = ["test/proof/attacks/Attacks.slow.ts", "test/durability/Storm.slow.ts"]
+/** These measure times and memory, and mostly wait. They play after all others. */
+const last = ["test/proof/attacks/Attacks.slow.ts", "test/durability/Storm.slow.ts"]
 
 // The run starts what its tests share once, not each project.
 const { globalSetup: _, ...shared } = fast.test ?? {}
@@ -33,7 +33,7 @@ const each = {
 export default defineConfig({
   test: {
     ...fast.test,
-    poolOptions: { forks: { ...fast.test?.poolOptions?.forks, minForks: 3, maxForks: 3 } },
+    poolOptions: { forks: { ...fast.test?.poolOptions?.forks, minForks: 4, maxForks: 4 } },
     sequence: { sequencer: beginWith(longest) },
     projects: [
       {
@@ -41,18 +41,10 @@ export default defineConfig({
           ...each,
           name: "slow",
           include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
-          exclude: alone
+          exclude: last
         }
       },
-      ...alone.map((file, at) => ({
-        test: {
-          ...each,
-          name: `alone ${at + 1}`,
-          include: [file],
-          exclude: [],
-          sequence: { groupOrder: at + 1 }
-        }
-      }))
+      { test: { ...each, name: "last", include: last, exclude: [], sequence: { groupOrder: 1 } } }
     ]
   }
 })

@@ -28,22 +28,26 @@ export class ListenFailed extends Data.TaggedError("ListenFailed")<{ readonly re
 /** Below the descriptors that systems give a service (`LimitNOFILE`). */
 const mostConnections = 10_000
 
+/** Milliseconds. */
+const headTimeout = 15_000
+
 /** Milliseconds and bytes. `Answers` checks the Host header itself, to answer with the envelope. */
 const options: ServerOptions = {
   maxHeaderSize: 16_384,
-  headersTimeout: 15_000,
-  requestTimeout: 60_000,
+  headersTimeout: headTimeout,
   keepAliveTimeout: 65_000,
   connectionsCheckingInterval: 5_000,
   requireHostHeader: false
 }
 
-const makeServer = (unreadMillis: number): Server => {
-  const server = createServer(options)
+const makeServer = (unreadMillis: number, deadlineMillis: number): Server => {
+  // Bounds the rest of a refused body too.
+  const server = createServer({ ...options, requestTimeout: headTimeout + deadlineMillis })
   // Node would drop headers beyond a count of its own, and a dropped plane selector would mean production.
   server.maxHeadersCount = 0
   server.maxConnections = mostConnections
-  server.timeout = unreadMillis
+  // A handler may be silent until its deadline.
+  server.timeout = unreadMillis + deadlineMillis
   // Expectations other than `100-continue` may be ignored; Node would answer 417 without a body.
   server.on("checkExpectation", (message, response) => server.emit("request", message, response))
   return server
@@ -56,8 +60,7 @@ export const serveNode = (app: HttpApp.Default<never, HttpRouter.HttpRouter.Defa
     const { bind, requestDeadlineSeconds, shutdownGraceSeconds } = settings
     const { unreadMillis } = yield* Bounds
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
-    // A handler may be silent until its deadline.
-    const node = makeServer(unreadMillis + requestDeadlineSeconds * 1_000)
+    const node = makeServer(unreadMillis, requestDeadlineSeconds * 1_000)
     const tracked = trackConnections(node)
     answerClientErrors(node, tracked, (failure, requestId, clientNetwork) => {
       runFork(logUnparsed(settings, failure, requestId, clientNetwork))

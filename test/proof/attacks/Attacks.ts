@@ -76,7 +76,7 @@ const slowBegins: ReadonlyArray<(at: number) => string> = [
   (at) => headOf("/api/v1/auth/login", "Content-Length: 1000", at),
   (at) => `${headOf("/api/v1/auth/login", "Transfer-Encoding: chunked", at)}3e8\r\n`
 ]
-/** Bytes of a head, one a second: its bound is 15 s, which Node checks every 5 s. Without it, the whole request has 60 s. */
+/** Bytes of a head, one a second: its bound is 15 s, which Node checks every 5 s. */
 const mostHeadBytes = 45
 
 /** Sends heads and bodies a byte a second, against a server whose requests have a short deadline. */
