@@ -10,9 +10,9 @@ const retryAfterSeconds = 2
 export const logAndMapStoreFailure = <A, R>(
   effect: Effect.Effect<A, StoreUnavailable, R>
 ): Effect.Effect<A, Failure<"dependency_unavailable">, R> =>
-  Effect.catchAll(effect, ({ reason }) =>
+  Effect.catchAll(effect, ({ fix, reason }) =>
     Effect.zipRight(
-      Effect.logError("Database unavailable", { reason }),
+      Effect.logError("Database unavailable", { reason, advice: fix }),
       new Failure("dependency_unavailable", { retryAfterSeconds, details: { dependency: "database" } })
     )
   )

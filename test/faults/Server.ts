@@ -201,8 +201,9 @@ export const outage = (server: Server, { begin, end, readNumber, reason, says }:
     const { round, slowest } = yield* everyCall(server, signed)
     deepStrictEqual(round, says)
     assert.isBelow(slowest, promptly)
-    const isLogged = server.log.some((line) => line.includes("Database unavailable") && reason.test(line))
-    assert.isTrue(isLogged, `the log does not contain ${reason}`)
+    const lines = server.log.filter((line) => line.includes("Database unavailable") && reason.test(line))
+    assert.isNotEmpty(lines, `the log does not contain ${reason}`)
+    for (const line of lines) assert.match(line, /"advice":"\w/)
     yield* ended
     yield* expectRecovery(server, signed)
     const acknowledged = says.report === "200" ? 3 : 2
