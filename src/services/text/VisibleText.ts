@@ -71,7 +71,10 @@ interface Layer {
 const written: Layer = { codes, meaningOf }
 const escaped: Layer = {
   codes: /\\(?:u[0-9a-f]{4}|.)/g,
-  meaningOf: (whole) => String(JSON.parse(`"${whole}"`))
+  meaningOf: (whole) => {
+    const given = whole.slice(1)
+    return given.length > 1 ? characterOf(Number.parseInt(given.slice(1), 16)) : (meanings[given] ?? given)
+  }
 }
 
 /** What is decoded in a text, and in a text of JSON. */
@@ -102,19 +105,21 @@ const toSource = (
   { codes, meaningOf }: Layer,
   ranges: ReadonlyArray<Range>
 ): ReadonlyArray<Range> => {
-  /** Where each unit of the decoded form is written. */
-  const starts: Array<number> = []
-  const ends: Array<number> = []
+  /** Where each unit of the decoded form is written. No meaning is longer than its code. Lists that grow cost ten times as much. */
+  const starts = new Uint32Array(text.length)
+  const ends = new Uint32Array(text.length)
+  let units = 0
   const add = (start: number, end: number): void => {
-    starts.push(start)
-    ends.push(end)
+    starts[units] = start
+    ends[units] = end
+    units += 1
   }
   let done = 0
   for (const match of text.matchAll(codes)) {
     const [whole, ...groups] = match
     for (; done < match.index; done += 1) add(done, done + 1)
     done += whole.length
-    for (let units = meaningOf(whole, ...groups).length; units > 0; units -= 1) add(match.index, done)
+    for (let left = meaningOf(whole, ...groups).length; left > 0; left -= 1) add(match.index, done)
   }
   for (; done < text.length; done += 1) add(done, done + 1)
   return ranges.map(({ end, start }) => ({ start: starts[start] ?? 0, end: ends[end - 1] ?? done }))
