@@ -175,6 +175,7 @@ describe("Redaction of JSON", () => {
     '{"Authorization":"«Digest abc»","Proxy-Authorization":"«any»","other":"kept","Author%69zation":"«opaque»"}',
     '{"authorization":["«Basic short»"],"none":null,"yes":true,"n":1.5}',
     '{"authorization":{"value":"«opaque»"},"Authorization":["«other»"]}',
+    '{"authorization":["«a»",["«Token abc123»"],{"type":"«x»","value":"«opaque»","n":1}],"X-Authorization ":"«any»"}',
     '{"__proto__":{"a":1}}',
     '["Authorization","«Basic dXNlcjpwYXNz»","Accept","text/html"]',
     '{"key":"Author&#105;zation","value":"«Basic dXNlcjpwYXNz»"}',

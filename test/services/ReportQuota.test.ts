@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import { expect } from "vitest"
-import { makeReportQuota } from "../../src/services/usecases/ReportLimits.ts"
+import { makeReportQuota } from "../../src/services/usecases/Reports.ts"
 import { Anonymous, Verified } from "../../src/services/Store.ts"
 import { message, submit } from "../world/Submitting.ts"
 import { StoreSwitches } from "../world/TestStore.ts"

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
-import { roomOf } from "../../services/usecases/ReportLimits.ts"
+import { roomOf } from "../../services/usecases/Reports.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { emptyWrite, latestMigration } from "../store/migrations/Migrations.ts"
 import { makeReports } from "../../services/store/Reports.ts"
@@ -36,7 +36,7 @@ const judgeMissing = (file: string) => (server: Verdict) =>
       )
     : skip(`${file} does not exist: a start creates it, or MUSIC_DATABASE_PATH is wrong`)
 
-/** From half of the room on, the parts of one reporter and of one network bind (services/usecases/ReportLimits.ts). */
+/** From half of the room on, the parts of one reporter and of one network bind (services/usecases/Reports.ts). */
 const judgeReports = (bytes: number, bound: number): Verdict => {
   const found = `${megabytes(bytes)} of ${megabytes(bound)}`
   return bytes > roomOf(bound).unboundUpTo

@@ -3,9 +3,6 @@ export const putBounded = <A>(map: Map<string, A>, key: string, value: A, capaci
   map.delete(key)
   map.set(key, value)
   // The search for the first key passes those that were removed.
-  if (map.size <= capacity) return
-  for (const oldest of map.keys()) {
-    if (map.size <= capacity) break
-    map.delete(oldest)
-  }
+  const [oldest] = map.size > capacity ? map.keys() : []
+  if (oldest !== undefined) map.delete(oldest)
 }

@@ -110,13 +110,19 @@ export const redact = (text: string, layers = textLayers): string =>
 
 type JsonObject = Readonly<Record<string, unknown>>
 
+/** Hides every text that a member named after the header holds. */
+const hideHeader = (name: string, value: unknown): unknown =>
+  /(?:^|[-_.])authorization\s*$/i.test(name)
+    ? JSON.parse(JSON.stringify(value), (_, held) => (typeof held === "string" ? redactedText : held))
+    : value
+
 /**
  * The object without credentials, found in its JSON, where a header and its value are beside each other. What is then no JSON any more, as
  * a text that is replaced as a whole, is left out.
  */
 export const redactObject = (object: JsonObject): JsonObject => {
   const text = JSON.stringify(object)
-  const redacted = redact(text, jsonLayers)
+  const redacted = redact(marker.test(text) ? JSON.stringify(object, hideHeader) : text, jsonLayers)
   if (redacted === text) return object
   return Either.getOrElse(
     Either.try((): JsonObject => JSON.parse(redacted)),

@@ -1,20 +1,21 @@
-import { randomUUID } from "node:crypto"
+import { createHmac, randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { constVoid } from "effect/Function"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
+import * as Redacted from "effect/Redacted"
 import { Failure, refuseField } from "../../schema/Failure.ts"
 import type { ReportRequest } from "../../schema/Report.ts"
 import type { Credential } from "../../schema/Identity.ts"
 import { orderedUuid } from "../../schema/Patterns.ts"
+import { siteOf } from "../Addresses.ts"
+import { makeQuota, takeAll } from "../combinators/Quota.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "../Digest.ts"
 import { countReplay } from "../Metrics.ts"
 import { type Plane, planeId } from "../Plane.ts"
 import { redactReport } from "../text/Redaction.ts"
 import { logAndMapStoreFailure } from "../StoreFailures.ts"
-import { makeReportQuota, networkDigest, roomOf } from "./ReportLimits.ts"
 import { monotonicMillis } from "../MonotonicTime.ts"
 import { RequestContext } from "../RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -24,10 +25,53 @@ import {
   type ReportAdmission,
   type ReportContent,
   type Reporter,
+  type ReportRoom,
   Store,
   Unverified,
   Verified
 } from "../Store.ts"
+
+// Who may store how many reports (docs/limits.md, "Stored reports"). Verified reporters are counted by public id and plane, all others by
+// client address, also those with a token that IAM could not verify: any text in a token's form would pass otherwise.
+
+const makeQuotas = (perMinute: number, perHour: number) => [
+  makeQuota({ name: "reports", quota: perMinute, windowSeconds: 60 }),
+  makeQuota({ name: "reports", quota: perHour, windowSeconds: 3_600 })
+]
+
+/** Makes the function that takes the uses of a new report (`takeAll`). A report that is not stored gives them back. */
+export const makeReportQuota = (rateLimit: boolean) => {
+  const byAddress = makeQuotas(10, 60)
+  const byReporter = makeQuotas(30, 300)
+
+  /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. `now` is monotonic milliseconds. */
+  return (plane: Plane, reporter: Reporter, clientNetwork: string, now: number) => {
+    const isVerified = reporter._tag === "Verified"
+    const key = isVerified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
+    const quotas = isVerified ? byReporter : byAddress
+    return takeAll(rateLimit ? quotas.map((quota) => [quota, key]) : [], now)
+  }
+}
+
+/** Parts of the room. `bound` is `MUSIC_REPORTS_MEGABYTES` in bytes. */
+export const roomOf = (bound: number): ReportRoom => ({
+  unboundUpTo: bound / 2,
+  reporter: bound / 10,
+  network: bound / 50,
+  all: bound * 0.8,
+  withNewcomers: bound
+})
+
+/**
+ * The digest of the network of a client's address or /64 (`RequestContext`). The key is a secret of the server, so that a reader of the
+ * database alone cannot try all addresses; instances with the same secret make the same digests.
+ */
+export const networkDigest = (secret: Redacted.Redacted, clientNetwork: string): string => {
+  const network = siteOf(clientNetwork).split(".", 3).join(".")
+  return createHmac("sha256", Redacted.value(secret))
+    .update(`music report network v1\n${network}`)
+    .digest("hex")
+}
 
 /** For IAM to verify the reporter; after that the report is stored unverified. */
 const longestVerification = "3 seconds"

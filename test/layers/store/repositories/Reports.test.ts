@@ -4,7 +4,7 @@ import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { roomOf } from "../../../../src/services/usecases/ReportLimits.ts"
+import { roomOf } from "../../../../src/services/usecases/Reports.ts"
 import {
   Anonymous,
   ReportAdmission,
