@@ -97,6 +97,8 @@ onBoth("Removing reports", (kind) => {
     const removed = yield* command("reports remove rep_1", "request 12")
     expect(removed).toMatchObject({ exit: 0, err: "" })
     expect(removed.out).not.toContain("remains")
+    // It stays as long as the report of a verified reporter.
+    expect(yield* store.retention.anonymousReports(Date.now())).toBe(0)
 
     // The old answer, to the same person and to readers whom IAM did not verify; their names do not come back. The key stays bound.
     for (const reporter of [anna, Unverified(), Anonymous()]) {

@@ -1,7 +1,7 @@
 /** Removal of a report's content by an operator. A row that recognises a repetition stays, with the time and the reason. */
 import * as Effect from "effect/Effect"
 import type { Database } from "./Database.ts"
-import { changeSums, CountedRow } from "./ReportRows.ts"
+import { changeSums, CountedRow, isAnonymous } from "./ReportRows.ts"
 import { all, any, run, type Statements } from "./Statements.ts"
 
 /** In the form of every version's content. An older version that files it by mistake publishes only this sentence. */
@@ -30,11 +30,11 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
         UPDATE deliveries
         SET state = 'discarded', lease_until = NULL, finished_at = ${now}, last_failure = 'its report was removed'
         WHERE ${delivery} AND state <> 'delivered'`)
-      // Not `anonymous`: a repetition by any reporter replays an unverified one.
+      // Retention of reports without a verified reporter does not take what had one.
       yield* run(sql`
         UPDATE reports
-        SET content = ${emptied}, request_id = '', reporter = 'unverified', holder = NULL, bytes = 0,
-          removed_at = ${now}, removal_reason = ${reason}
+        SET content = ${emptied}, request_id = '', holder = NULL, bytes = 0, removed_at = ${now}, removal_reason = ${reason},
+          reporter = CASE WHEN ${isAnonymous(sql)} THEN 'unverified' ELSE 'removed' END
         WHERE id = ${id}`)
       yield* changeSums(sql, -1, stored)
       return "removed"

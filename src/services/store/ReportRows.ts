@@ -82,7 +82,7 @@ export const bytesOf = (content: string): number => Buffer.byteLength(content) +
 export const holderOf = (plane: string, reporter: string, network: string | null): string | null =>
   reporter.startsWith(verified) ? `${plane} ${reporter}` : network
 
-/** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
+/** Condition for reports without a verified reporter, in the words of their index; also for removed ones. */
 export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
 
 /** The holder of the sum of all. */

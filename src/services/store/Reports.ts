@@ -65,7 +65,7 @@ export type ReportAdmission = Data.TaggedEnum<{
 }>
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 
-/** The row that a report of this reporter and content repeats; the reporter's own comes before one that may be theirs. */
+/** The row that a report of this reporter and content repeats; the reporter's own comes before one that may be theirs, as a removed one. */
 const repeatedBy = (
   rows: ReadonlyArray<KnownRow>,
   reporter: string,
@@ -74,7 +74,7 @@ const repeatedBy = (
   const same = rows.filter((row) => row.contentDigest === contentDigest)
   return (
     same.find((row) => row.reporter === reporter) ??
-    same.find((row) => row.reporter === "unverified" || reporter === "unverified")
+    same.find((row) => [row.reporter, reporter].includes("unverified") || Option.isSome(row.removedAt))
   )
 }
 

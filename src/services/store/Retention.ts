@@ -45,7 +45,7 @@ export const makeRetention = ({ sql, write }: Database) => {
 
   return {
     reports: removeReports("reports", sql`1 = 1`),
-    /** Those without a verified reporter, which removed ones are too. */
+    /** Those without a verified reporter, also removed ones. */
     anonymousReports: removeReports("anonymousReports", isAnonymous(sql)),
     /** Only deliveries that are over; those of a report that was not filed only once the report is gone. */
     deliveries: sweep("reports", "deliveries", (before) =>
