@@ -12,6 +12,7 @@ const webhookHead = (version: string) =>
 const chunked = "Transfer-Encoding: chunked\r\n\r\n"
 const get = "GET /healthz HTTP/1.1\r\nHost: a\r\n"
 const close = "Connection: close\r\n\r\n"
+const upgrade = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 /** Bytes behind a request, the status, and the path of `details.fields`. */
 const refused = [
@@ -75,6 +76,9 @@ sharing(sharedOnSocket())("Bytes on a connection", (it) => {
       [`${get}Expect: 100-continue\r\n${close}`, ["100", "200"]],
       // A refused body of a known length is read to its end.
       [`${refusedBody}${get}${close}`, ["415", "200"]],
+      // Node drops what arrives behind a request for an upgrade.
+      [`${get}${upgrade}\r\n${get}\r\n`, ["200"], "connection: close"],
+      [`${head}\r\n${upgrade}${chunked}${chunk}${get}\r\n`, ["200"], "connection: close"],
       // The selector is read behind many other headers.
       [
         `GET /api/v1/iam HTTP/1.1\r\nHost: a\r\n${many}X-TESTING-Environment-Key:\t${musicSecret}\t\r\n${close}`,

@@ -27,7 +27,7 @@ import { redact } from "../../services/text/Redaction.ts"
 import { writeResponse } from "../../services/WriteResponse.ts"
 import { checkFraming, misframed } from "../transport/UnparsedRequest.ts"
 import { apiPrefix } from "../api/Endpoint.ts"
-import { checkBodyHeaders, makeBodyReader, withJson } from "../body/RequestBody.ts"
+import { checkBodyHeaders, hasBody, makeBodyReader, withJson } from "../body/RequestBody.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { makeRecorder, makeRequestSpan } from "./AccessLog.ts"
 import { countHeader, CurrentExchange, type Exchange, newRequestId } from "./Exchange.ts"
@@ -158,7 +158,10 @@ export const AnswersLive = HttpApiBuilder.middleware(
       const { clientVersion, message, path, quotas, requestId } = exchange
       const allow = message.method === "OPTIONS" ? given.headers.allow : undefined
       // While a body still arrives, the end of the connection would reset it, and the answer would be lost.
-      const closing = exchange.closing || (drain.isDraining() && message.complete)
+      const isArriving = !message.complete && hasBody(message)
+      // Node drops what has arrived behind a request for an upgrade.
+      const isLast = exchange.closing || (message.headers.upgrade !== undefined && !isArriving)
+      const closing = isLast || (drain.isDraining() && message.complete)
       // What the response has itself counts.
       const response = HttpServerResponse.setHeaders(given, {
         ...securityHeaders,

@@ -76,7 +76,7 @@ export const serveNode = (app: HttpApp.Default<never, HttpRouter.HttpRouter.Defa
       })
     )
     yield* server.serve(app)
-    // Without a listener for "upgrade" Node treats such a request as an ordinary one and keeps its connection.
+    // Without a listener for "upgrade" Node treats such a request as an ordinary one, and `Answers` ends its connection.
     node.removeAllListeners("upgrade")
     // Its own end would wait for every connection, so ours comes first.
     yield* Effect.addFinalizer(() => shutdown)
