@@ -43,11 +43,9 @@ const hidden = "a\\u0062 &#99; %64 é \\\\ &amp; %25 o\\u200bat "
 /** Codes that end each other, and a form of a digit: each reader of such a text reads it in another way. */
 const ambiguous = "\u00b2\\\\x75 "
 
-/** Its place in the text as it was sent must be found. */
-const token = " oat_a1B2a1B2a1B2a1B2a1B2"
-
-/** A text of these marks, or a plain one that is as long on the wire; both with a credential at the end. */
+/** A text of these marks, or a plain one that is as long on the wire; both with a credential at the end, whose place must be found. */
 const long = (characters: number, plain: boolean, marks = hidden): string => {
+  const token = " oat_a1B2a1B2a1B2a1B2a1B2"
   const text = marks.repeat(Math.ceil(characters / marks.length)).slice(0, characters - token.length)
   return (plain ? "a".repeat(Buffer.byteLength(JSON.stringify(text)) - 2) : text) + token
 }
