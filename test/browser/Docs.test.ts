@@ -11,7 +11,7 @@ import { expectAccessible, openPage, type Visit } from "./Visit.ts"
 
 const browser = browserOfFile()
 
-// Not by role: in a page of this size each search for one takes a second.
+// Not by role: each search for one would compute the names of all elements of this large page.
 const testButtons = (page: Page): Locator => page.locator("button", { hasText: "Test Request" })
 
 const visit = (base: string, use: (visit: Visit) => Promise<void>) =>

@@ -86,7 +86,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
     const environments = yield* makeShare<Environment, UpstreamFailure>(environmentMillis, capacity)
-    /** IAM refuses the application's own secret, and an operator was told. */
+    /** IAM refuses the application's own secret, and the log has it. */
     let isRefused = false
 
     const noteRefusal = (plane: Plane, operation: string, refused: Refused): Effect.Effect<void> => {

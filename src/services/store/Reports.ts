@@ -65,7 +65,7 @@ export type ReportAdmission = Data.TaggedEnum<{
 }>
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 
-/** The row that a report of this reporter and content repeats; the reporter's own comes before one that may be theirs, as a removed one. */
+/** The row that a report of this reporter and content repeats; the reporter's own comes before an unverified or removed one, which may be theirs. */
 const repeatedBy = (
   rows: ReadonlyArray<KnownRow>,
   reporter: string,

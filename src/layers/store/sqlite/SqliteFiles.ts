@@ -159,7 +159,7 @@ export const openConnection = (
       })
     ),
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
-    // Taken once, not for each transaction: nobody else uses it.
+    // Taken once, not for each transaction: no other code uses it.
     Effect.flatMap((sql) => Effect.map(Effect.scoped(sql.reserve), (connection) => ({ sql, connection }))),
     Effect.mapBoth({
       onSuccess: ({ connection, sql }) => {
