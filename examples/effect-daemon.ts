@@ -4,7 +4,7 @@
 //   npm ci && npm run build:client      # in a clone of the repository
 //   MUSIC_URL=http://127.0.0.1:8787 node --import tsx examples/effect-daemon.ts
 //
-// Elsewhere: npm install music-client effect@3 @effect/platform@0.97 @effect/platform-node@0.108 tsx
+// Elsewhere: npm install <clone>/dist/music-client-*.tgz effect@3 @effect/platform@0.97 @effect/platform-node@0.108 tsx
 // MUSIC_DAEMON_PAUSE is the time between two ticks (`10 seconds`); MUSIC_DAEMON_TICKS ends it after so many ticks. A signal ends it
 // at any time, and the last telemetry is sent.
 import { homedir } from "node:os"

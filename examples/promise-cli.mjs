@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // A command line on the promise client. Its session is stored in $SILICON_HOME/music and shared with the daemon.
 //
-//   npm ci && npm run build:client      # in a clone of the repository; elsewhere: npm install music-client
+//   npm ci && npm run build:client      # in a clone of the repository; elsewhere: npm install <clone>/dist/music-client-*.tgz
 //   node examples/promise-cli.mjs login <short-lived token>
 //   node examples/promise-cli.mjs status | ting <name> | report <text> | logout | forget
 //

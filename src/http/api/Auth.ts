@@ -47,7 +47,7 @@ export const refresh = HttpApiEndpoint.post("refresh", "/api/v1/auth/refresh")
   .annotate(OpenApi.Summary, "Rotate a refresh token")
   .annotate(
     OpenApi.Description,
-    "The presented token is consumed. Retry an uncertain refresh with the same `Idempotency-Key` within 10 minutes; a consumed token under a new key revokes its whole family. Only a 401 means that the session has ended. Scopes are never added."
+    "The presented token is consumed. Retry an uncertain refresh with the same `Idempotency-Key` within 10 minutes; a consumed token under a new key revokes its whole family. Only a 401, and a 409 `idempotency_response_expired`, mean that the session has ended. Scopes are never added."
   )
 
 export const logout = HttpApiEndpoint.post("logout", "/api/v1/auth/logout")

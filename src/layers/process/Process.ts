@@ -131,7 +131,7 @@ export const withStandardOutput = <A, E, R>(program: Effect.Effect<A, E, R>): Ef
 export const reportLifecycle = Effect.gen(function* () {
   const { shutdownGraceSeconds, tables, tracker, trustedProxies } = yield* Settings
   const runSync = Runtime.runSync(yield* Effect.runtime<never>())
-  // The heap grows to 1.6 times what the last full collection left, instead of up to four times (docs/performance.md).
+  // The heap grows to 1.6 times what the last full collection left, instead of up to four times.
   setFlagsFromString("--heap-growing-percent=60")
   process.on("uncaughtExceptionMonitor", (error, origin) => {
     runSync(Effect.logFatal("Uncaught exception", { origin }, Cause.die(error)))

@@ -198,7 +198,7 @@ export const settingsTable = {
   }),
   retention: {
     reportsDays: withDefault("MUSIC_RETENTION_REPORTS_DAYS", Form.retentionDays, "0", {
-      meaning: "days for which reports are kept after their delivery, 0 for ever"
+      meaning: "days for which reports are kept, 0 for ever; one whose delivery waits stays until it is over"
     }),
     anonymousReportsDays: withDefault("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS", Form.retentionDays, "0", {
       meaning: "the same for reports that IAM does not vouch for"
