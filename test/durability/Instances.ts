@@ -45,9 +45,6 @@ export const quick: InstanceOptions = {
   }
 }
 
-/** Parallel garbage collection costs more than a short run gains from it. */
-const flags = ["--single-threaded-gc", "--max-semi-space-size=64"]
-
 export const startInstance = (
   file: string,
   world: Simulators,
@@ -56,7 +53,7 @@ export const startInstance = (
 ) => {
   const unlimited = { ...environmentOf(world), MUSIC_RATE_LIMIT: "off", ...environment }
   const given = { DURABILITY_OPTIONS: JSON.stringify(options) }
-  const running = startBundle(file, { ...unlimited, ...given }, flags)
+  const running = startBundle(file, { ...unlimited, ...given })
   const { child, ended, output } = running
   return {
     /** Its URL; undefined when it died before it listened. */

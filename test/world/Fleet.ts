@@ -173,12 +173,15 @@ export const start = (
 }
 export type Running = ReturnType<typeof start>
 
-/** Starts a bundle with a channel; `flags` are Node's. */
+/** Of Node. Parallel collection of garbage costs more than a short run gains. Cached code is used under the flags that compiled it only. */
+const flags = ["--single-threaded-gc", "--max-semi-space-size=64"]
+
+/** Starts a bundle with a channel; `more` are further flags. */
 export const startBundle = (
   file: string,
   environment: Environment,
-  flags: ReadonlyArray<string> = []
-): Running => start(process.execPath, [...flags, boot, file], environment, { channel: true })
+  more: ReadonlyArray<string> = []
+): Running => start(process.execPath, [...flags, ...more, boot, file], environment, { channel: true })
 
 /** What a process with a channel holds, as `boot.mjs` tells it (after a collection with `--expose-gc`), and what it has cost. */
 export const watch = ({ child, ended, output }: Running) => ({
@@ -246,7 +249,7 @@ export const killedWithScope = (run: () => Running) =>
 /** Starts the server of `bundleBefore` like an operator. `shell` runs before, for example to set a limit. Killed with the scope. */
 export const startProcess = (environment: Environment, shell = "") =>
   killedWithScope(() =>
-    start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, boot, server], environment)
+    start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, ...flags, boot, server], environment)
   )
 
 /** A server that listens, with a world of its own by default. */
