@@ -3,7 +3,18 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { Failure } from "../../src/schema/Failure.ts"
 import { it } from "../world/Test.ts"
-import { goodRequests, inMemory, requestLines, type Sent, withHeaders } from "./support.ts"
+import { openPeer } from "../world/RawHttp.ts"
+import { until } from "../world/Waiting.ts"
+import {
+  backend,
+  goodRequests,
+  inMemory,
+  makeGate,
+  requestLines,
+  type Sent,
+  textOf,
+  withHeaders
+} from "./support.ts"
 
 describe("The log line of a request", () => {
   it.scoped("contains facts, and no content of the request; also of a caller who opted out", function* () {
@@ -69,6 +80,10 @@ describe("The log line of a request", () => {
         { status: 401, plane: "unverified" }
       ],
       [withHeaders({ "x-music-client-version": "secret" })(good.version), { source: "unknown" }],
+      [
+        withHeaders({ "x-music-client-version": `1.0.0-stk-${"0123456789abcdef".repeat(2)}` })(good.version),
+        { source: "unknown" }
+      ],
       ...(["daemon", "web", "CLI"] as const).map((source): readonly [Sent, object] => [
         withHeaders({ "x-music-source": source })(good.version),
         { source: source === "CLI" ? "unknown" : source }
@@ -87,6 +102,18 @@ describe("The log line of a request", () => {
     yield* server.send(good.readyz)
     expect(requestLines(server).map(({ fields, level }) => [level, fields.status])).toEqual([["INFO", 503]])
   })
+})
+
+it.scoped("A defect is logged, also when the client has left", function* () {
+  const gate = yield* makeGate
+  const server = yield* backend({ during: { submit: Effect.zipRight(gate.body, Effect.die("broken")) } })
+  const { submit } = yield* goodRequests(server)
+  const { socket } = yield* openPeer(server.port, textOf(submit))
+  yield* gate.arrived
+  socket.resetAndDestroy()
+  yield* until(() => server.lines.some(({ fields }) => fields.status === 499))
+  yield* gate.release
+  yield* until(() => server.lines.some(({ cause, level }) => level === "ERROR" && cause.includes("broken")))
 })
 
 /** The peer, what it forwards, and the address as it is logged, which is as the limits count it. */

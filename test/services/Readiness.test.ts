@@ -6,6 +6,7 @@ import * as TestClock from "effect/TestClock"
 import type * as TestServices from "effect/TestServices"
 import { describe, expect } from "vitest"
 import { Drain } from "../../src/services/Drain.ts"
+import { RequestContext } from "../../src/services/RequestContext.ts"
 import { DeliveryHealth, Readiness } from "../../src/services/usecases/Readiness.ts"
 import * as TestStore from "../world/TestStore.ts"
 import { type Body, it, toEffect } from "../world/Test.ts"
@@ -48,6 +49,27 @@ describe("readiness", () => {
     yield* TestClock.adjust("1 seconds")
     expect(yield* readiness).toEqual(["failed", "ok", "failed"])
   })
+
+  readinessTest(
+    "makes one check for all probes of a slow database, whatever their telemetry preference",
+    function* () {
+      let checks = 0
+      yield* (yield* store).hang(
+        Effect.zipRight(
+          Effect.sync(() => (checks += 1)),
+          Effect.never
+        )
+      )
+      const info = yield* RequestContext
+      const probes = [true, false, true, false].map((recording) =>
+        Effect.provideService(readiness, RequestContext, { ...info, recording })
+      )
+      const all = yield* Effect.fork(Effect.all(probes, { concurrency: "unbounded" }))
+      yield* TestClock.adjust("500 millis")
+      yield* Fiber.join(all)
+      expect(checks).toBe(1)
+    }
+  )
 
   readinessTest("stays ready with a slow database until its accesses fail", function* () {
     const { fail, hang } = yield* store

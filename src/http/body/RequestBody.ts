@@ -107,7 +107,7 @@ const readJson = (
 
 /**
  * The request whose JSON the library takes from here: it would decode UTF-8 lossily, close the connection of a body over its bound before
- * an answer, and format the values of a hostile body. The failures become defects of the library, which `toFailure` finds.
+ * an answer, and format the values of a hostile body. The failures become defects of the library, which `respondToCause` finds.
  */
 export const withJson = (
   request: HttpServerRequest.HttpServerRequest,

@@ -59,10 +59,10 @@ const allowsRecording = (headers: IncomingHttpHeaders): boolean =>
   !optOut.test(String(headers["sec-gpc"])) &&
   !optOut.test(String(headers.dnt))
 
-/** `X-Music-Client-Version`; anything that is no version counts as absent, never as a refusal. */
+/** `X-Music-Client-Version`; anything that is no version, or holds a credential, counts as absent, never as a refusal. */
 const readClientVersion = (headers: IncomingHttpHeaders): string | undefined => {
   const version = String(headers["x-music-client-version"])
-  return clientVersionPattern.test(version) ? version : undefined
+  return clientVersionPattern.test(version) && redact(version) === version ? version : undefined
 }
 
 /** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10); none without a reading. */

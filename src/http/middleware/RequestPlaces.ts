@@ -1,13 +1,23 @@
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import { Failure } from "../../schema/Failure.ts"
-import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
+import { failures, httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
 import { Bounds } from "./Bounds.ts"
 import type { Exchange } from "./Exchange.ts"
 
 // Made once: its stack trace costs as much as the rest of a refusal.
 const overloaded = new Failure("overloaded", { retryAfterSeconds: 1 })
+
+/** Of a request whose client is gone. */
+const logDefect = (fiber: Fiber.Fiber<unknown, unknown>) =>
+  Effect.flatMap(Fiber.await(fiber), (exit) => {
+    if (Exit.isSuccess(exit) || !Cause.isDie(exit.cause)) return Effect.void
+    recordNow(failures({ code: "internal" }), 1)
+    return Effect.logError("Request failed", exit.cause)
+  })
 
 /** The requests in flight, from their head on, so that bodies that arrive are bounded too. The end of the scope interrupts them. */
 export class RequestPlaces extends Effect.Service<RequestPlaces>()("music/http/RequestPlaces", {
@@ -32,8 +42,10 @@ export class RequestPlaces extends Effect.Service<RequestPlaces>()("music/http/R
               change(-1)
               resume(exit)
             })
-            // The client is gone.
-            return Effect.suspend(() => (exchange.committing ? Effect.void : Fiber.interruptFork(fiber)))
+            // The client is gone, and no one else reads how its work ends.
+            return Effect.suspend(() =>
+              exchange.committing ? Effect.forkDaemon(logDefect(fiber)) : Fiber.interruptFork(fiber)
+            )
           })
           return Effect.interruptible(answer)
         })

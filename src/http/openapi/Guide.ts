@@ -70,7 +70,7 @@ By default one address (a /64 of IPv6) has 1,200 requests a minute and one acces
 
 # Errors
 
-Every failure has one envelope: \`error.code\` for programs, \`error.message\` with the cause, \`error.hint\` with the next step, \`error.retryable\` for whether a retry can succeed. Retry only where it is true: after \`Retry-After\` seconds where the header is present, otherwise after a second or two and longer each time, with the same key and body. On \`unauthenticated\` refresh once; when the refresh itself answers it, log in again. No other code ends a session. Keep the \`X-Request-Id\`: it identifies the request in the operator's log.
+Every failure has one envelope: \`error.code\` for programs, \`error.message\` with the cause, \`error.hint\` with the next step, \`error.retryable\` for whether a retry can succeed. Retry only where it is true: after \`Retry-After\` seconds where the header is present, otherwise after a second or two and longer each time, with the same key and body. On \`unauthenticated\` refresh once; when the refresh itself answers it, or \`idempotency_response_expired\`, log in again. No other code ends a session. Keep the \`X-Request-Id\`: it identifies the request in the operator's log.
 
 ${failures}
 `

@@ -73,7 +73,7 @@ interface Place {
   /** Infinite while the call is out. */
   freeAt: number
 }
-type Held = { readonly window: Window; readonly place: Place }
+type Held = { readonly window: Window; readonly place: Place; readonly keptFor?: string }
 
 /** A call that was refused for lack of a place, and the time from which a place is kept for it. */
 type Turn = Call & { readonly at: number }
@@ -99,12 +99,6 @@ const makeWindow = (budget: number) => {
   /** When each address of newcomers asked last. */
   const asked = new Map<string, number>()
   const pause = { until: 0, beganAt: 0, nextProbeAt: 0 }
-
-  const removeExpired = (now: number): void => {
-    for (const place of places) if (place.freeAt <= now) places.delete(place)
-    for (const [key, { at }] of turns) if (at + grace < now) turns.delete(key)
-    for (const [address, at] of asked) if (at + minute <= now) asked.delete(address)
-  }
 
   const opensAt = ({ callClass }: Call, now: number): number =>
     callClass !== "newcomer" && now >= pause.nextProbeAt ? now : Math.max(now, pause.until)
@@ -170,7 +164,9 @@ const makeWindow = (budget: number) => {
     begin,
     /** When the call may begin, if not now. One that lacks a place may wait in turn; any other is held back by a bound or a pause. */
     delayOf: (call: Call, now: number): readonly [at: number, lacksPlace: boolean] | undefined => {
-      removeExpired(now)
+      for (const place of places) if (place.freeAt <= now) places.delete(place)
+      for (const [key, { at }] of turns) if (at + grace < now) turns.delete(key)
+      for (const [address, at] of asked) if (at + minute <= now) asked.delete(address)
       if (call.callClass === "newcomer" && call.address !== "") putBounded(asked, call.address, now, capacity)
       const opens = Math.max(opensAt(call, now), ...reached(boundsOf(call), call, [], now))
       if (opens > now) return [opens, false]
@@ -201,8 +197,6 @@ const makeWindow = (budget: number) => {
     },
     end: (place: Place, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
       const failure = failureOf(exit)
-      // The call did not reach IAM, so IAM did not count it.
-      if (failure?._tag === "NotExecuted") return void places.delete(place)
       place.freeAt = now + minute
       // A success of a call that began after a pause did ends the pause.
       if (Exit.isSuccess(exit) && place.startedAt > pause.beganAt) pause.until = 0
@@ -273,7 +267,7 @@ export const makeBudget = (
     const begun = own?.window.beginKept(own.place, now)
     if (own !== undefined && begun !== undefined) {
       kept.delete(credential)
-      return Effect.succeed([{ ...own, place: begun }])
+      return Effect.succeed([{ ...own, place: begun, keptFor: credential }])
     }
     const call = callOf(request, address, now)
     const paths = completedBy === undefined ? [path] : [path, introspectPath]
@@ -289,11 +283,17 @@ export const makeBudget = (
     return Effect.succeed(all.map((window): Held => ({ window, place: window.begin(call, now) })))
   }
 
-  const end = ({ place, window }: Held, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
-    window.end(place, exit, now)
+  const end = (held: Held, exit: Exit.Exit<unknown, UpstreamFailure>, now: number): void => {
+    const { keptFor, place, window } = held
     const failure = failureOf(exit)
-    const { address, key } = place.call
-    if (key === undefined || failure?._tag === "NotExecuted") return
+    // The call did not reach IAM, so IAM did not count it. One that completes an exchange keeps its place for the next attempt.
+    if (failure?._tag === "NotExecuted") {
+      if (keptFor === undefined) return void window.places.delete(place)
+      place.freeAt = now + minute
+      return void putBounded(kept, keptFor, held, capacity)
+    }
+    window.end(place, exit, now)
+    const { address, key = "" } = place.call
     for (const each of Object.values(waits)) each.delete(key)
     if (isLogin(place.call) && address !== "" && failure?._tag === "Refused" && refusesToken(failure))
       putBounded(newcomersUntil, siteOf(address), now + refusedLoginMillis, capacity)

@@ -174,6 +174,17 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
           credential,
           read: readProof(plane, path)
         }).pipe(
+          // Of a path that moved since the catalogue was fetched, or of a clock that is wrong.
+          Effect.tapErrorTag("Refused", (refused) => {
+            if (!refusesSecret(refused)) return Effect.void
+            catalogues.forget(planeId(plane))
+            return Effect.logWarning("IAM refuses a proof", {
+              failure: `${refused.status} ${refused.code}`,
+              advice:
+                "the next one is signed for the path of a new catalogue; if it is refused too, correct this machine's clock",
+              upstreamRequestId: refused.requestId
+            })
+          }),
           credentials.recordingRefusal(credential, "access", ({ code }) => code === "invalid_subject_token")
         )
       })

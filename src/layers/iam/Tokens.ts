@@ -122,10 +122,18 @@ export const makeTokens = (
           const now = unsafeMonotonicMillis(clock)
           const probeAt = failing.get(id)
           if (probeAt === undefined) return spent
-          if (now < probeAt)
-            return new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
+          const unspent = new NotExecuted({
+            dependency: "iam",
+            reason: "introspection fails",
+            retryAfterSeconds: 1
+          })
+          if (now < probeAt) return unspent
           failing.set(id, now + probePause)
-          return Effect.zipRight(introspectOnce(plane, neverIssuedToken), spent)
+          // A refusal of the probe's token says nothing of the one that was presented.
+          const probe = Effect.mapError(introspectOnce(plane, neverIssuedToken), (failure) =>
+            failure._tag === "Refused" && refusesToken(failure) ? unspent : failure
+          )
+          return Effect.zipRight(probe, spent)
         })
       }
 

@@ -91,6 +91,10 @@ export const makeShare = <A, E>(
     }
   })
 
-/** Runs the effect at most once in `millis`. Not `Effect.cachedWithTTL`, which goes by the wall clock. */
+/** Runs the effect at most once in `millis`, whoever asks. Not `Effect.cachedWithTTL`, which goes by the wall clock. */
 export const shareFor = <A>(millis: number, effect: Effect.Effect<A>) =>
-  Effect.map(makeShare<A, never>(millis), ({ get }) => get("", effect))
+  Effect.map(makeShare<A, never>(millis), ({ get }) =>
+    Effect.flatMap(RequestContext, (info) =>
+      Effect.provideService(get("", effect), RequestContext, { ...info, recording: true })
+    )
+  )

@@ -48,14 +48,15 @@ const atIam = ({ _tag }: Plane) =>
   ({
     403: "forbidden",
     429: "rate_limited",
-    invalid_client: "dependency_misconfigured",
+    invalid_client: _tag === "Testing" ? "testing_secret_invalid" : "dependency_misconfigured",
     unauthenticated: _tag === "Testing" ? "testing_secret_invalid" : "dependency_misconfigured"
   }) as const
 
 const inFlight = kept("idempotency_conflict", "idempotency_in_progress")
 const exchanged = { ...inFlight, ...kept("idempotency_response_expired") }
-/** Of a proof: no two share a key, so none meets another's content. */
+/** Of a proof: no two share a key, so none meets another's content. A stale signature is `invalid_client`, too. */
 const proved = {
+  invalid_client: "dependency_misconfigured",
   ...kept("idempotency_in_progress", "idempotency_response_expired"),
   404: "reconsent_required",
   invalid_subject_token: "unauthenticated"

@@ -8,6 +8,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { productionId } from "../Plane.ts"
 import { OptionalText, OptionalWhole, values, Whole } from "./Rows.ts"
 import { all, run, type Statements } from "./Statements.ts"
 
@@ -78,9 +79,11 @@ const bytesBeside = 1_000
 
 export const bytesOf = (content: string): number => Buffer.byteLength(content) + bytesBeside
 
-/** Who has the bytes: a reporter of a plane, or a network of all planes, as its digest, for all other reports. */
-export const holderOf = (plane: string, reporter: string, network: string | null): string | null =>
-  reporter.startsWith(verified) ? `${plane} ${reporter}` : network
+/** Who has the bytes: a verified reporter, all testing planes together, or a network, as its digest. */
+export const holderOf = (plane: string, reporter: string, network: string | null): string | null => {
+  if (plane !== productionId) return "testing"
+  return reporter.startsWith(verified) ? `${plane} ${reporter}` : network
+}
 
 /** Condition for reports without a verified reporter, in the words of their index; also for removed ones. */
 export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`

@@ -66,7 +66,7 @@ export const roomOf = (bound: number): ReportRoom => ({
  * The digest of the network of a client's address or /64 (`RequestContext`). The key is a secret of the server, so that a reader of the
  * database alone cannot try all addresses; instances with the same secret make the same digests.
  */
-export const networkDigest = (secret: Redacted.Redacted, clientNetwork: string): string => {
+const networkDigest = (secret: Redacted.Redacted, clientNetwork: string): string => {
   const network = siteOf(clientNetwork).split(".", 3).join(".")
   return createHmac("sha256", Redacted.value(secret))
     .update(`music report network v1\n${network}`)
@@ -190,7 +190,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         id: stored.id,
         status: Option.isSome(stored.issueUrl) ? ("filed" as const) : ("stored" as const),
         issue_url: Option.getOrNull(stored.issueUrl),
-        // The store replays a named report to its reporter, and to readers whom IAM did not verify.
+        // The store replays a named report to its reporter, and to readers whom IAM did not verify; also one that was stored without a name.
         reporter: reporter._tag === "Verified" ? reporter.publicId : null,
         created_at: new Date(stored.createdAt).toISOString(),
         replayed

@@ -247,6 +247,15 @@ describe("The place of the introspection that completes a login", () => {
     [10, refresh, many, 9],
     [69.999, complete, 2, 1]
   ])
+  play("stays with it when an attempt does not reach IAM", { calls: 10 }, [
+    [10, begin, 1, 1],
+    [10, "unsent"],
+    [10, complete, 1, 0],
+    [10, "accept"],
+    // And the probe of the first of them.
+    [10, refresh, many, 8],
+    [10, complete, 2, 1]
+  ])
   play("is free after 60 s", { calls: 10 }, [
     [10, begin, 1, 1],
     [70, refresh, many, 10],

@@ -272,6 +272,19 @@ describe("while the last introspection of a plane failed", () => {
     }
   )
 
+  it.scoped("a refusal of the probe is none of the token that was presented", function* () {
+    const { asked, iam, login, simulator } = yield* iamWorld()
+    const { refreshToken } = yield* login()
+    const fault = faults.status(400, { error: { code: "invalid_token", message: "no" } })
+    simulator.fail({ ...failing, fault, times: 2 })
+    yield* Effect.flip(iam.introspect(production, someone))
+    const refresh = iam.refresh(production, refreshToken, key("refresh"))
+    assert.include(yield* Effect.flip(refresh), { _tag: "NotExecuted" })
+    expect(asked(tokens)).toHaveLength(1)
+    yield* TestClock.adjust("1 seconds")
+    yield* refresh
+  })
+
   it.scoped("which it did not by the deadline of its own request", function* () {
     const { asked, iam, login, simulator } = yield* iamWorld()
     const { refreshToken } = yield* login()

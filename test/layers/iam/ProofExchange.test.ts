@@ -168,3 +168,11 @@ it.scoped("A refused subject is inactive at once, also where its introspection i
   yield* Effect.flip(iam.prove(production, { ...request(accessToken), key: key("a") }))
   expect(yield* isActive).toBe(false)
 })
+
+it.scoped("after a refusal of its signature the next proof is for the path of a new catalogue", function* () {
+  const { prove, world } = yield* proofWorld
+  yield* prove("before")
+  world.setEndpoint(productionId, "ting", "subscriptions.register", { path: "/v2/subscriptions" })
+  assert.include(yield* Effect.flip(prove("moved")), { code: "invalid_client" })
+  assert.include(yield* prove("after"), { path: "/v2/subscriptions" })
+})

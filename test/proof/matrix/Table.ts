@@ -204,7 +204,11 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
     selecting,
     {
       ...read("introspect"),
-      rules: { ...iam, "401 unauthenticated": "401 testing_secret_invalid ×1" },
+      rules: {
+        ...iam,
+        "401 invalid_client": "401 testing_secret_invalid ×1",
+        "401 unauthenticated": "401 testing_secret_invalid ×1"
+      },
       except: refusedAgain
     }
   ],
