@@ -109,9 +109,10 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
   /** A later version may have other kinds. */
   const isKnown = sql.in("kind", deliveryKinds)
 
-  const changesOf = ({ searches, sentAt }: Delivery, update: DeliveryUpdate): Fragment => {
+  const changesOf = ({ attempts, searches, sentAt }: Delivery, update: DeliveryUpdate): Fragment => {
+    // Also right when it is repeated, because the answer to its commit was lost.
     if (update._tag === "Sending")
-      return sql`state = 'unknown', attempts = attempts + 1, sent_at = ${update.at}, looks = 0`
+      return sql`state = 'unknown', attempts = ${attempts + 1}, sent_at = ${update.at}, looks = 0`
     if (update._tag === "Delivered")
       return sql`state = 'delivered', finished_at = ${update.at}, lease_until = NULL`
     const ended = sql`last_failure = ${update.failure}, lease_until = NULL`

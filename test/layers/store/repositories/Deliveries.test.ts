@@ -168,6 +168,9 @@ admit lease sending unknown lease+5 lease+10'
   a#1, yes, yes, a#2, a#3 | a leased 1/2 due 5 sent 0 502
 admit lease sending unknown lease+5 released lease+60
   a#1, yes, yes, a#2, yes, a#3 | a leased 1/2 due 65 sent 0 502
+# A send that is written twice, because the answer to its commit was lost, counts once.
+admit lease sending sending lease+10' sending
+  a#1, yes, yes, a#2, yes | a leased 2/0 due 0 sent 10
 # A refused attempt leaves what is known of an earlier one.
 admit lease sending waiting lease+59 lease+1
   a#1, yes, yes, nothing, a#2 | a leased 1/0 due 60 502
