@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Exit from "effect/Exit"
-import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
+import { type Destinations, longestAhead, type StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
 /** Times and numbers, in milliseconds unless noted otherwise. Tests lower them. */
@@ -232,7 +232,10 @@ export const makeBreaker = (
   const state = Effect.zipWith(
     destinations.find(name),
     Clock.currentTimeMillis,
-    ({ pausedUntil, stopped }, now) => ({ stopped, pauseMillis: Math.max(0, pausedUntil - now) })
+    ({ pausedUntil, stopped }, now) => ({
+      stopped,
+      pauseMillis: pausedUntil > now + longestAhead ? 0 : Math.max(0, pausedUntil - now)
+    })
   )
 
   return {

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Database } from "./Database.ts"
+import { longestAhead } from "./Destinations.ts"
 import { OptionalText, OptionalWhole, valueOf, values, Whole } from "./Rows.ts"
 import { all, any, first, run, type Statements } from "./Statements.ts"
 
@@ -173,8 +174,10 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
      */
     lease: ({ leaseUntil, now }: { readonly now: number; readonly leaseUntil: number }) =>
       Effect.gen(function* () {
-        // A holder that died, or is late, has lost it: an operator may change it, and the holder writes nothing.
-        yield* run(sql`UPDATE deliveries SET lease_until = NULL WHERE lease_until <= ${now} AND ${isKnown}`)
+        // A holder that died, is late, or had a clock that was ahead, has lost it: an operator may change it, and the holder writes nothing.
+        yield* run(sql`
+          UPDATE deliveries SET lease_until = NULL
+          WHERE (lease_until <= ${now} OR lease_until > ${now + longestAhead}) AND ${isKnown}`)
         if (yield* any(sql`SELECT 1 FROM deliveries WHERE lease_until > ${now} AND ${isKnown}`))
           return Option.none<Delivery>()
         // `unknown` sorts before `waiting`: searches keep their times. Those that wait for a later time are passed over: not more than the

@@ -25,6 +25,9 @@ const DestinationState = Schema.Struct({
 })
 type DestinationState = typeof DestinationState.Type
 
+/** Milliseconds: no pause or lease ends later, and no write is reserved for later, unless a clock was ahead. Clocks may differ by a minute. */
+export const longestAhead = hour + 60_000
+
 /** Milliseconds: a write of the next seconds waits its turn, and is no pause. */
 const ownTurn = 10_000
 
@@ -69,7 +72,7 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
   return {
     /** A destination without a row has never failed. */
     find: (name: string) => state(name).pipe(read("Destinations.find")),
-    /** Counts one more failure in a row; a pause is never shortened, and a stop stays. */
+    /** Counts one more failure in a row; a pause is never shortened, except that of a clock that was ahead, and a stop stays. */
     failed: (
       name: string,
       failed: { readonly pausedUntil: number; readonly stopped: boolean; readonly failure: string }
@@ -77,7 +80,10 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
       change("Destinations.failed", name, ({ failures, pausedUntil, stopped }) => ({
         failures: failures + 1,
         stopped: stopped || failed.stopped,
-        pausedUntil: Math.max(pausedUntil, failed.pausedUntil),
+        pausedUntil: Math.max(
+          failed.pausedUntil,
+          pausedUntil > failed.pausedUntil + longestAhead ? 0 : pausedUntil
+        ),
         lastFailure: Option.some(failed.failure)
       })),
     /** Resets the failures. Only an accepted write ends a stop: a read proves no right to write. */
@@ -112,7 +118,8 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
     ) =>
       Effect.gen(function* () {
         yield* run(sql`
-          DELETE FROM destination_writes WHERE destination = ${name} AND written_at <= ${now - hour}`)
+          DELETE FROM destination_writes
+          WHERE destination = ${name} AND (written_at <= ${now - hour} OR written_at > ${now + longestAhead})`)
         const newest = yield* all(Schema.Struct({ writtenAt: Whole }))(sql`
           SELECT written_at FROM destination_writes
           WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
@@ -127,11 +134,12 @@ export const makeDestinations = ({ read, sql, write }: Database) => {
       all(DestinationPause)(sql`
         SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
           paused_until AS until, last_failure
-        FROM destinations WHERE paused_until > ${now}
+        FROM destinations WHERE paused_until > ${now} AND paused_until <= ${now + longestAhead}
         UNION ALL
         SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
         FROM destination_writes
         WHERE destination = ${trackerDestination} AND written_at > ${now + ownTurn}
+          AND written_at <= ${now + longestAhead}
         GROUP BY destination`).pipe(read("Destinations.pauses"))
   }
 }

@@ -167,6 +167,18 @@ describe("A worker", () => {
     expect(yield* states).toEqual({ delivered: 2 })
   })
 
+  it.scoped("is not stopped by the pause and the write of a clock that was days ahead", function* () {
+    const { admit, filed, now, pass, start, store } = yield* makeHarness
+    const ahead = now() + 3 * day
+    yield* store.destinations.reserveWrite("tracker", { now: ahead, spacing: 1_000, hourly: 450 })
+    const failure = { pausedUntil: ahead, stopped: false, failure: "limit" }
+    yield* store.destinations.failed("tracker", failure)
+    const report = yield* admit()
+    yield* start("tracker")
+    yield* pass(2)
+    expect(yield* filed(report)).toBe(1)
+  })
+
   it.scoped("finds what falls due, and what others made due", function* () {
     const { admit, now, pass, start, states, store, tracker } = yield* makeHarness
     yield* admit()

@@ -142,7 +142,7 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
     )
 }
 
-/** `+15` is 15 s later, `'` by the other process. Below it the answers, and the rows of deliveries. A report's delivery has the name of the report. */
+/** `+15` is 15 s later, `-15` a clock that goes back, `'` by the other process. Below it the answers, and the rows of deliveries. A report's delivery has the name of the report. */
 const histories = `
 # Unknown outcomes come first, then verified reporters, then the others, each in the order in which they fell due.
 anonymous unverified admit+1 anonymous lease+1 failed lease failed lease failed lease counts oldest
@@ -235,6 +235,13 @@ reserve reserve' elsewhere+4 reserve pauses reserve pauses reserve+3600'
   0, 1, 4, 4, no pause, 3600, tracker pace 3600, 3604
 reserve reserve reserve reserve pauses+3000 pauses+589 pauses+1
   0, 1, 2, 3600, tracker pace 3600, tracker pace 3600, no pause
+# Nothing is paused or leased for more than an hour: later times are those of a clock that was ahead.
+reserve+7200 pauses-7200 reserve reserve reserve reserve pauses
+  7200, no pause, 0, 1, 2, 3600, tracker pace 3600
+admit lease+7200 sending lease-3600' lease-3600' waiting
+  a#1, yes, nothing, a#2, yes | a waiting 1/0 due 60 sent 7200 502
+limit+7200 pauses-7200 limit pauses limit+3600 limitShortly-3600 pauses
+  0, no pause, 1, tracker failure 60 429, 2, 3, tracker failure 3660 429
 `
 
 onBoth("Deliveries and destinations", ({ freshPath, openStore }) => {
@@ -245,7 +252,7 @@ onBoth("Deliveries and destinations", ({ freshPath, openStore }) => {
       let now = start
       const [ids, leases, given]: [Array<string>, Array<Delivery>, Array<string>] = [[], [], []]
       for (const word of history.split(" ")) {
-        const [, name = "", wait = "0", other] = /^(\w+?)(?:\+(\d+))?(')?$/.exec(word) ?? []
+        const [, name = "", wait = "0", other] = /^(\w+?)([+-]\d+)?(')?$/.exec(word) ?? []
         now += Number(wait) * 1_000
         const act = words[name] ?? (() => Effect.dieMessage(`no word ${word}`))
         const answer = yield* act({ ...stores[other === undefined ? 0 : 1], now, ids, leases })
