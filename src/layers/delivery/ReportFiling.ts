@@ -48,7 +48,7 @@ export const makeReportFiling = (
   reports: StoredReports,
   tracker: TrackerService,
   breaker: Breaker,
-  { searchDelays, sweepDelay }: DeliveryLimits
+  { firstBackoff, searchDelays, sweepDelay }: DeliveryLimits
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
   /** Milliseconds from a send to the search after `searches` others. */
   const searchDelay = (searches: number): number => searchDelays[searches] ?? 0
@@ -62,7 +62,7 @@ export const makeReportFiling = (
         yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
     })
 
-  /** A failed search leaves the delivery as it was, unless it is too long to be made. */
+  /** A failed search leaves the delivery as it was, only due later, unless it is too long to be made. */
   const recordFailedSearch = (leased: LeasedDelivery, failure: UpstreamFailure | SearchTooLong) =>
     Effect.gen(function* () {
       if (failure._tag === "SearchTooLong") {
@@ -74,9 +74,11 @@ export const makeReportFiling = (
           `${failure.reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
         )
       }
-      yield* breaker.recordFailure(failure)
-      // It stays due, and waits for the end of the pause.
-      yield* leased.release(leased.delivery.availableAt, describeFailure(failure))
+      // Each attempt has a lease, so the fence counts attempts. Due a moment after the end of the pause, because an unknown outcome goes first:
+      // other reports are filed meanwhile. When the settings are refused, it stays due, and waits for their repair.
+      const { availableAt, fence } = leased.delivery
+      const dueAt = (yield* breaker.dueAfter(failure, fence)) + firstBackoff
+      yield* leased.release(isConfigurationRefusal(failure) ? availableAt : dueAt, describeFailure(failure))
     })
 
   /** Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is recorded. */

@@ -139,6 +139,28 @@ describe("After an outcome", () => {
     expect([yield* filed(report), tracker.sent.length]).toEqual([1, 1])
   })
 
+  it.scoped.each([
+    ["are lost", lost],
+    ["are refused", refused(422)],
+    ["are limited for longer than any backoff", limited(750)]
+  ] as const)("whose searches %s stops no other report", function* ([, outcome]) {
+    const { admit, delivery, filed, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(lost)
+    tracker.searching.always(outcome)
+    yield* start("tracker")
+    yield* pass(10)
+    const others = [yield* admit(), yield* admit()]
+    yield* pass(1_600)
+    expect(yield* Effect.forEach(others, filed)).toEqual([1, 2])
+    expect(yield* delivery(report)).toMatchObject({ state: "unknown", attempts: 1 })
+    const failed = tracker.searches.length
+    expect(failed).toBeLessThan(20)
+    tracker.searching.always({})
+    yield* pass(800)
+    expect([yield* filed(report), tracker.sent.length]).toEqual([3, 4])
+  })
+
   it.scoped("that is lost again and again, a search finds the issue of the first send", function* () {
     const { admit, filed, issues, pass, start, tracker } = yield* makeHarness
     const report = yield* admit()
