@@ -82,7 +82,7 @@ const show = Command.make("show", { id, json }, (given) =>
 ).pipe(Command.withDescription("Shows a delivery"))
 
 const advice: Readonly<Record<string, string>> = {
-  leased: "it is being sent; try again in a minute",
+  leased: "it is being sent or searched; try again in a minute",
   delivered: "list others with music-backend deliveries list"
 }
 

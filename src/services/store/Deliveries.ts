@@ -105,6 +105,14 @@ export const enqueue = (
     INSERT INTO deliveries ${values(sql, { ...row, attempts: 0, looks: 0, fence: 0 })} ON CONFLICT (id) DO NOTHING`)
 }
 
+/**
+ * Condition for rows that an operator cannot change: under a lease, and perhaps on their way to the tracker. A lease that has ended is no
+ * obstacle: its holder died, and perhaps no server with a tracker runs any more that would take it over. The holder of a report that still
+ * waits has sent nothing, and sends nothing without its lease.
+ */
+export const isInFlight = (sql: SqlClient, now: number): Fragment =>
+  sql`lease_until IS NOT NULL AND lease_until > ${now} AND NOT (kind = 'report' AND state = 'waiting')`
+
 /** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => void) => {
   /** A later version may have other kinds. */
@@ -156,14 +164,11 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
     if (changed) wakeUp()
   }
 
-  /**
-   * An operator cannot change leased and delivered ones. A lease that has ended is no obstacle: its holder died, and perhaps no server with
-   * a tracker runs any more that would take it over.
-   */
+  /** An operator cannot change what is in flight or delivered. */
   const byOperator = (operation: string, id: string, now: number, changes: Fragment, condition: Fragment) =>
     any(sql`
       UPDATE deliveries SET ${changes}, lease_until = NULL
-      WHERE id = ${id} AND (lease_until IS NULL OR lease_until <= ${now}) AND state <> 'delivered' AND ${condition}
+      WHERE id = ${id} AND NOT (${isInFlight(sql, now)}) AND state <> 'delivered' AND ${condition}
       RETURNING id`).pipe(write("reports", operation, wakeUpIf))
 
   return {
@@ -207,7 +212,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
         read("Deliveries.find")
       ),
     /**
-     * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is leased, delivered or
+     * By an operator: due now, and with a search first unless nothing was ever sent. False for a delivery that is in flight, delivered or
      * missing, or whose report was removed.
      */
     // Anything ever sent may be filed, also when its last attempt was refused, so the searches start again. One that failed or was discarded
@@ -222,7 +227,7 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL`,
         sql`NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject AND removed_at IS NOT NULL)`
       ),
-    /** By an operator: given up, for this reason. False for a delivery that is leased, delivered, discarded before or missing. */
+    /** By an operator: given up, for this reason. False for a delivery that is in flight, delivered, discarded before or missing. */
     discard: (id: string, now: number, reason: string) =>
       byOperator(
         "Deliveries.discard",

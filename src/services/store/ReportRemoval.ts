@@ -1,6 +1,7 @@
 /** Removal of a report's content by an operator. A row that recognises a repetition stays, with the time and the reason. */
 import * as Effect from "effect/Effect"
 import type { Database } from "./Database.ts"
+import { isInFlight } from "./Deliveries.ts"
 import { changeSums, CountedRow, isAnonymous } from "./ReportRows.ts"
 import { all, any, run, type Statements } from "./Statements.ts"
 
@@ -22,8 +23,7 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
         SELECT holder, bytes FROM reports WHERE id = ${id} AND removed_at IS NULL`)
       if (stored.length === 0) return "gone"
       const delivery = sql`subject = ${id} AND kind = 'report'`
-      // The holder of a lease that has ended died, and perhaps no server takes it over.
-      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND lease_until > ${now}`))
+      if (yield* any(sql`SELECT 1 FROM deliveries WHERE ${delivery} AND ${isInFlight(sql, now)}`))
         return "being filed"
       // Nothing is filed any more. A delivered one stays.
       yield* run(sql`

@@ -93,6 +93,8 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
     held === undefined ? Effect.succeed("no lease") : deliveries.extend(held, now + 10_000),
   retry: ({ deliveries, now }) => deliveries.retry("report:a", now),
   discard: ({ deliveries, now }) => deliveries.discard("report:a", now, "spam"),
+  discardSweep: ({ deliveries, now }) => deliveries.discard("sweep:a", now, "spam"),
+  remove: ({ now, queries }) => queries.removeReport("a", "request 12", now),
   removeReports: ({ now, retention }) => retention.reports(now),
   removeAnonymous: ({ now, retention }) => retention.anonymousReports(now),
   removeDeliveries: ({ now, retention }) => retention.deliveries(now),
@@ -196,15 +198,28 @@ admit lease sending failed retry+1 oldest
   a#1, yes, yes, yes, 0 | a unknown 1/0 due 1 422
 admit discard+1 counts discard retry+1
   yes, 1 report discarded, no, yes | a unknown 0/0 due 2 spam
-admit lease retry discard delivered retry discard
-  a#1, no, no, yes, no, no | a delivered 0/0 due 0 over 0
+admit lease sending retry discard remove delivered retry discard
+  a#1, yes, no, no, being filed, yes, no, no | a delivered 1/0 due 0 sent 0 over 0
 retry discard
   no, no
 # It may also change one whose holder died, while no server takes it over; a holder that is only late writes nothing then.
 admit lease sending retry+9 retry+1 waiting
   a#1, yes, no, yes, no | a unknown 1/0 due 10 sent 0
-admit lease discard+9 discard+1 delivered issue removeReports+1
-  a#1, no, yes, no, none, 1 | a discarded 0/0 due 0 over 10 spam
+admit lease sending discard+9 discard+1 delivered issue removeReports+1
+  a#1, yes, no, yes, no, none, 1 | a discarded 1/0 due 0 sent 0 over 10 spam
+# And one that waits for its turn under a lease: its holder sends nothing then. A search for duplicates may be closing one.
+admit lease discard sending' extend released
+  a#1, yes, no, no, no | a discarded 0/0 due 0 over 0 spam
+admit lease remove sending' extend released
+  a#1, removed, no, no, no | a discarded 0/0 due 0 over 0 its report was removed
+admit admit lease retry sending' lease' extend lateWaiting
+  a#1, yes, no, a#2, yes, no | a leased 0/0 due 0 | b waiting 0/0 due 0
+admit lease sending waiting lease+60 discard
+  a#1, yes, yes, a#2, yes | a discarded 1/0 due 60 over 60 spam
+admit lease sending unknown lease+5 discard retry remove
+  a#1, yes, yes, a#2, no, no, being filed | a leased 1/2 due 5 sent 0 502
+admit lease sending swept lease+60 discardSweep
+  a#1, yes, yes, sweep:a#1, no | a delivered 1/0 due 0 sent 0 over 0 | sweep:a leased 0/0 due 60
 # A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report.
 admit removeReports+1 lease sending removeReports waiting removeReports
   0, a#1, yes, 0, yes, 0 | a waiting 1/0 due 61 502
