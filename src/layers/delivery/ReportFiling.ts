@@ -50,8 +50,9 @@ export const makeReportFiling = (
   breaker: Breaker,
   { firstBackoff, searchDelays, sweepDelay }: DeliveryLimits
 ): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
-  /** Milliseconds from a send to the search after `searches` others. */
-  const searchDelay = (searches: number): number => searchDelays[searches] ?? 0
+  /** When the search after the one that is due follows; none when that is the last before a send. */
+  const nextSearch = ({ searches, sentAt }: Delivery): Option.Option<number> =>
+    Option.zipWith(sentAt, Option.fromNullable(searchDelays[searches + 1]), (at, delay) => at + delay)
 
   /** A report that was sent more than once may have other issues: the list shows some, or may still hide some. */
   const recordFiled = ({ delivery, write }: LeasedDelivery, issue: Issue, sends: number) =>
@@ -96,9 +97,9 @@ export const makeReportFiling = (
         yield* recordFiled(leased, issue, Math.max(delivery.attempts, found.length))
         return false
       }
-      const searches = delivery.searches + 1
-      if (Option.isNone(delivery.sentAt) || searches >= searchDelays.length) return true
-      const availableAt = delivery.sentAt.value + searchDelay(searches)
+      const next = nextSearch(delivery)
+      if (Option.isNone(next)) return true
+      const [availableAt, searches] = [next.value, delivery.searches + 1]
       yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", searches }))
       return false
     }).pipe(Effect.catchAll((failure) => Effect.as(recordFailedSearch(leased, failure), false)))
@@ -128,7 +129,7 @@ export const makeReportFiling = (
       yield* write(
         failure._tag === "Unknown"
           ? DeliveryUpdate.Unknown({
-              availableAt: Math.max(availableAt, sentAt + searchDelay(0)),
+              availableAt: Math.max(availableAt, sentAt + (searchDelays[0] ?? 0)),
               failure: failure.reason,
               searches: 0
             })
@@ -161,8 +162,8 @@ export const makeReportFiling = (
         return yield* recordFiled(leased, report.issue.value, delivery.attempts)
       // A refused attempt created nothing, but may follow one whose answer was lost.
       const mayBeFiled = delivery.state === "unknown" || Option.isSome(delivery.sentAt)
-      // Before the search, because the write may be an hour away.
-      yield* breaker.reserveWrite
+      // Before the search, because the write may be an hour away. A search that another one follows leads to no send, and takes none.
+      if (Option.isNone(nextSearch(delivery))) yield* breaker.reserveWrite
       if (mayBeFiled && !(yield* isAbsent(leased, report))) return
       yield* send(leased, report)
     }).pipe(

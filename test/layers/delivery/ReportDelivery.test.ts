@@ -7,6 +7,7 @@ import { markerOf } from "../../../src/services/text/IssueDraft.ts"
 import { Anonymous, type StoredReport } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
+import type { Around } from "../../world/Around.ts"
 import { makeHarness, type Outcome } from "./Harness.ts"
 
 const dependency = "tracker"
@@ -92,6 +93,22 @@ describe("Reports", () => {
     }
     expect([yield* filed(second), yield* filed(third), tracker.sent.length]).toEqual([undefined, 2, 2])
     expect([(yield* delivery(second)).state, levels("ERROR")]).toEqual(["discarded", 0])
+  })
+
+  it.scoped("take a write of the hour for each send, and for no search that another follows", function* () {
+    const { admit, filed, pass, start, tracker } = yield* makeHarness
+    const report = yield* admit()
+    tracker.filing.next(lost, unreachable, lost)
+    /** The number of sends before each. */
+    const reserved: Array<number> = []
+    const around: Around = (call, operation) => {
+      if (operation === "destinations.reserveWrite") reserved.push(tracker.sent.length)
+      return call
+    }
+    yield* start("tracker", { around })
+    yield* pass(150)
+    expect([yield* filed(report), reserved]).toEqual([1, [0, 1, 2, 3]])
+    expect(times(tracker.searches, report).length).toBe(7)
   })
 })
 
