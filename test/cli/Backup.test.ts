@@ -1,5 +1,5 @@
 /** Backups and restores by the command line, beside a server, after its end, and of files that are damaged. */
-import {
+import fs, {
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -10,12 +10,13 @@ import {
   symlinkSync,
   writeFileSync
 } from "node:fs"
+import { syncBuiltinESMExports } from "node:module"
 import { basename, dirname, join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import { assert, beforeAll, describe, expect } from "vitest"
+import { assert, beforeAll, describe, expect, vi } from "vitest"
 import { run } from "./Harness.ts"
 import { sampleEntry } from "../layers/store/Samples.ts"
 import {
@@ -159,6 +160,8 @@ describe("A restore", () => {
   const unreleased = "UPDATE migrations SET name = 'initial'"
   const files: ReadonlyArray<readonly [change: (copy: string) => unknown, says: RegExp]> = [
     [(copy) => rmSync(copy), /SQLITE_CANTOPEN/],
+    // A path that cannot be looked at.
+    [(copy) => [rmSync(copy), symlinkSync(basename(copy), copy)], /SQLITE_CANTOPEN.*name of the file/s],
     [(copy) => writeFileSync(copy, "a text\n".repeat(900)), /corrupt, or not a database/],
     [(copy) => writeFileSync(copy, ""), /not a database of this program/],
     [damage, /corrupt/],
@@ -223,6 +226,41 @@ describe("A restore", () => {
   })
 })
 
+it.scopedLive(
+  "Where the folder cannot be synced, a copy and a restored database are in place, and that is said",
+  function* () {
+    const { copy, path } = yield* filled(3)
+    const syncing = vi.spyOn(fs, "fsyncSync").mockImplementation((descriptor) => {
+      if (fs.fstatSync(descriptor).isDirectory()) throw Object.assign(new Error("sync"), { code: "EINVAL" })
+    })
+    syncBuiltinESMExports()
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        syncing.mockRestore()
+        syncBuiltinESMExports()
+      })
+    )
+    const says = /is in its place, but its folder cannot be synced \(EINVAL\).*run sync\..*\.$/
+    const fails = (...args: Parameters<typeof command>) =>
+      Effect.map(command(...args), ({ err, exit }) => {
+        assert.match(err, says)
+        assert.strictEqual(exit, 69)
+      })
+    yield* fails(path, "backup", copy)
+    // The log of a server that was killed, and a database too damaged to be locked.
+    const sql = yield* rawClient(path)
+    yield* sql.unsafe("UPDATE spool SET bytes = bytes")
+    const log = readFileSync(`${path}-wal`)
+    const damaged = yield* newPath
+    writeFileSync(damaged, "no database any more ".repeat(500))
+    writeFileSync(`${damaged}-wal`, log)
+    yield* fails(damaged, "restore", copy, "--overwrite")
+    // The old log would be read as that of the new database.
+    deepStrictEqual([existsSync(`${damaged}-wal`), readFileSync(`${asideOf(damaged)}-wal`)], [false, log])
+    assert.strictEqual(yield* waitingIn(damaged), 3)
+  }
+)
+
 const nameOf = (day: string) => `music-${day}T000000000Z.sqlite`
 
 it.scopedLive("backup --keep removes its own older copies, after the new one is complete", function* () {
@@ -252,7 +290,9 @@ it.scopedLive("backup --keep removes its own older copies, after the new one is 
   expect(statSync(at(name)).mode & 0o777).toBe(0o600)
   expect(Option.getOrElse(yield* backups.last, () => 0)).toBeGreaterThan(Date.parse("2026-01-03"))
 
+  symlinkSync("loop", at("loop"))
   for (const [args, code] of [
+    [["--keep", "2", at("loop")], 69],
     [["--keep", "0", copies], 64],
     [["--keep", "2", at(name)], 64],
     [["--record", copies], 64],

@@ -95,7 +95,7 @@ it.scopedLive("A scrape has the ends of pauses, the oldest delivery's age, and 0
     change: (store) => ({
       deliveries: {
         ...store.deliveries,
-        counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
+        counts: Effect.succeed([1, 2].map((count) => ({ kind: "report", state: "leased", count }))),
         oldestOpen: Effect.sync(() => Option.some(Date.now() - 60_000))
       },
       destinations: { ...store.destinations, pauses: () => Effect.succeed([pause]) }
@@ -106,7 +106,7 @@ it.scopedLive("A scrape has the ends of pauses, the oldest delivery's age, and 0
   for (const [name, labels, value] of [
     [ends, { destination: "tracker", reason: "pace" }, 90],
     [ends, { destination: "tables", reason: "failure" }, 0],
-    [deliveries, { kind: "report", state: "failed" }, 2],
+    [deliveries, { kind: "report", state: "leased" }, 3],
     [deliveries, { kind: "sweep", state: "failed" }, 0]
   ] as const)
     expect(found).toContainEqual({ name, labels, value })

@@ -1,5 +1,5 @@
 /** Commands for the database as a whole: `backup`, `restore` and `migrate`. */
-import { existsSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs"
+import { existsSync, readdirSync, rmSync, statSync } from "node:fs"
 import { join } from "node:path"
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
@@ -8,6 +8,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Backup from "../../layers/store/sqlite/Backup.ts"
+import { identityOf } from "../../layers/store/sqlite/SqliteFiles.ts"
 import { latestMigration } from "../../layers/store/migrations/Migrations.ts"
 import { recordBackup } from "../../services/store/Logins.ts"
 import { databaseFromSettings } from "../../layers/store/StoreFromSettings.ts"
@@ -31,7 +32,7 @@ const removeOldCopies = (folder: string, kept: number, { live, made }: { live: s
       const old = readdirSync(folder, { withFileTypes: true })
         .filter((entry) => entry.isFile() && copies.test(entry.name) && entry.name <= made)
         .map(({ name }) => join(folder, name))
-        .filter((copy) => !existsSync(`${copy}-wal`) && realpathSync(copy) !== realpathSync(live))
+        .filter((copy) => !existsSync(`${copy}-wal`) && identityOf(copy) !== identityOf(live))
         .sort()
         .slice(0, -kept)
       // Another run at the same time may have removed it.
@@ -89,7 +90,7 @@ export const backup = Command.make(
           ? yield* misuse("backup --record takes no file and no --keep")
           : yield* printRecord(yield* record(yield* databasePlace), asJson)
       if (Option.isNone(file)) return yield* misuse("backup needs a file, or --record")
-      if (isKept && statSync(file.value, { throwIfNoEntry: false })?.isDirectory() === false)
+      if (isKept && existsSync(file.value) && !statSync(file.value).isDirectory())
         return yield* misuse(`--keep needs a folder, and ${file.value} is none`)
       yield* printRecord(yield* makeCopy(file.value, keep), asJson)
     })

@@ -71,8 +71,9 @@ export const makeCollectors = Effect.gen(function* () {
     return [
       ...deliveryKinds.flatMap((kind) =>
         deliveryStates.map((state) => {
-          const found = counts.find((row) => row.kind === kind && row.state === state)
-          return sample("music_deliveries", found?.count ?? 0, { kind, state })
+          const found = counts.filter((row) => row.kind === kind && row.state === state)
+          const count = found.reduce((sum, row) => sum + row.count, 0)
+          return sample("music_deliveries", count, { kind, state })
         })
       ),
       sample("music_delivery_oldest_seconds", Math.max(0, now - oldest) / 1_000),

@@ -201,7 +201,7 @@ export const settingsTable = {
       meaning: "days for which reports are kept, 0 for ever; one whose delivery waits stays until it is over"
     }),
     anonymousReportsDays: withDefault("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS", Form.retentionDays, "0", {
-      meaning: "the same for reports that IAM does not vouch for"
+      meaning: "a shorter time for reports that IAM does not vouch for, 0 for none"
     })
   },
   adminBind: optional("MUSIC_ADMIN_BIND", Form.address, {

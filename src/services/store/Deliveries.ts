@@ -236,9 +236,10 @@ export const makeDeliveries = ({ read, sql, write }: Database, wakeUp: () => voi
         sql`state = 'discarded', finished_at = ${now}, last_failure = ${reason}`,
         sql`state <> 'discarded'`
       ),
+    /** Of leased ones there is a row for each state and end of a lease: one sum of them would sort all deliveries. */
     counts: all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
       SELECT kind, CASE WHEN lease_until IS NULL THEN state ELSE 'leased' END AS state, COUNT(*) AS count
-      FROM deliveries GROUP BY 1, 2 ORDER BY 1, 2`).pipe(read("Deliveries.counts")),
+      FROM deliveries GROUP BY deliveries.state, kind, lease_until`).pipe(read("Deliveries.counts")),
     /** When the oldest report whose delivery is not over was stored. Sweeps wait on purpose and do not count. */
     oldestOpen: valueOf(Whole)(sql`
       SELECT created_at AS value FROM deliveries WHERE kind = 'report' AND finished_at IS NULL

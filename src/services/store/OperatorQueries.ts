@@ -72,9 +72,9 @@ export const makeOperatorQueries = (database: Database) => {
       anonymous: (only: boolean) => (only ? isAnonymous(sql) : sql`1 = 1`),
       removable: (only: boolean) => (only ? isNotRemoved : sql`1 = 1`),
       filed: (isFiled: boolean) => (isFiled ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`),
-      // Not EXISTS: for each report, SQLite would read all deliveries of the state.
-      delivery: (state: DeliveryState) => sql`
-        id IN (SELECT subject FROM deliveries WHERE kind = 'report' AND ${hasState(sql, state)})`
+      // By the id, or SQLite would read all of the state for each page; by the subject too, so that Postgres can begin with a rare state.
+      delivery: (state: DeliveryState) => sql`EXISTS (SELECT 1 FROM deliveries
+        WHERE deliveries.id = 'report:' || reports.id AND subject = reports.id AND ${hasState(sql, state)})`
     }
   })
 

@@ -49,8 +49,8 @@ export const makeReportRemoval = ({ read, sql, write }: Database) => {
       remove(id, reason, now).pipe(write("reports", "OperatorQueries.removeReport")),
 
     /**
-     * Empties SQLite's log, which holds the old pages until then; for Postgres, docs/cli.md has a statement. It waits two seconds for other processes that read the log, which blocks
-     * the thread of a command, and never fails: the server does it later as well.
+     * Empties SQLite's log, which holds the old pages until then; for Postgres, docs/cli.md has a statement. It waits two seconds for other
+     * processes that read the log, which blocks the thread of a command. It never fails: later writes replace what a log that stays holds.
      */
     eraseRemoved: isPostgres
       ? Effect.void

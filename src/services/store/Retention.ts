@@ -2,10 +2,14 @@
 import type { Fragment } from "@effect/sql/Statement"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Num from "effect/Number"
+import * as Schema from "effect/Schema"
 import type { Database, Lane } from "./Database.ts"
 import { changeSums, CountedRow, isAnonymous } from "./ReportRows.ts"
 import { countRemoved, removedColumns, removedRows } from "./SpoolAdmission.ts"
-import { all, count, type Statements } from "./Statements.ts"
+import { all, count, run, type Statements } from "./Statements.ts"
+
+const RemovedReport = Schema.Struct({ ...CountedRow.fields, id: Schema.String })
 
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
@@ -30,15 +34,19 @@ export const makeRetention = ({ sql, write }: Database) => {
   const remove = (lane: Lane, name: string, ...rule: Parameters<typeof removeOldest>[0]) =>
     sweep(lane, name, (before) => count(removeOldest(rule, before)))
 
-  /** Never before its delivery is over, however old the report is. */
+  /** Never before its delivery is over, however old the report is. With it goes a delivery that did not file it. */
   const removeReports = (name: string, condition: Fragment) =>
     sweep("reports", name, (before) => {
       const isOver = sql`${condition} AND NOT EXISTS (
         SELECT 1 FROM deliveries WHERE subject = reports.id AND finished_at IS NULL)`
-      return all(CountedRow)(
-        removeOldest(["reports", "id", "created_at", isOver], before, "holder, bytes")
+      return all(RemovedReport)(
+        removeOldest(["reports", "id", "created_at", isOver], before, "id, holder, bytes")
       ).pipe(
         Effect.tap((removed) => changeSums(sql, -1, removed)),
+        Effect.tap((removed) => {
+          const ids = removed.map(({ id }) => `report:${id}`)
+          return run(sql`DELETE FROM deliveries WHERE ${sql.in("id", ids)} AND state <> 'delivered'`)
+        }),
         Effect.map(({ length }) => length)
       )
     })
@@ -47,20 +55,13 @@ export const makeRetention = ({ sql, write }: Database) => {
     reports: removeReports("reports", sql`1 = 1`),
     /** Those without a verified reporter, also removed ones. */
     anonymousReports: removeReports("anonymousReports", isAnonymous(sql)),
-    /** Only deliveries that are over; those of a report that was not filed only once the report is gone. */
-    deliveries: sweep("reports", "deliveries", (before) =>
-      Effect.gen(function* () {
-        const removeOver = (condition: Fragment) =>
-          count(removeOldest(["deliveries", "id", "finished_at", condition], before))
-        const delivered = yield* removeOver(sql`state = 'delivered'`)
-        if (delivered === batchSize) return delivered
-        // Those that wait for an operator, or were given up.
-        const others = yield* removeOver(sql`
-          state IN ('failed', 'discarded')
-          AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))`)
-        return delivered + others
-      })
-    ),
+    /** Only deliveries that are over; that of a report that was not filed goes with the report. */
+    deliveries: sweep("reports", "deliveries", (before) => {
+      const removeOver = (condition: Fragment) =>
+        count(removeOldest(["deliveries", "id", "finished_at", condition], before))
+      const sweeps = sql`state IN ('failed', 'discarded') AND kind = 'sweep'`
+      return Effect.zipWith(removeOver(sql`state = 'delivered'`), removeOver(sweeps), Num.sum)
+    }),
     webhooks: remove("people", "webhooks", "webhook_inbox", "plane, event_id", "received_at"),
     /** Only inactive registrations: a missing row means the same. */
     recipients: remove(

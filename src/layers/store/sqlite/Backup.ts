@@ -15,14 +15,16 @@ import { basename, dirname, join, resolve } from "node:path"
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import { errorCode } from "../../../services/ErrorCode.ts"
 import type { SettingsValues } from "../../../services/Settings.ts"
 import { type Stored, StoreUnavailable } from "../../../services/Store.ts"
 import { any, count, run, type Statements } from "../../../services/store/Statements.ts"
 import { toStoreUnavailable } from "../../../services/store/StoreUnavailable.ts"
 import { applicationId, canMigrate, checkHistory, recordedSchema } from "../migrations/Migrations.ts"
-import { createFolder, keepOwner, locateFile, nameOf, openConnection } from "./SqliteFiles.ts"
+import { createFolder, identityOf, keepOwner, locateFile, nameOf, openConnection } from "./SqliteFiles.ts"
 
 type DatabasePlace = Pick<SettingsValues, "databasePath" | "databaseUrl">
 
@@ -46,11 +48,6 @@ const refusePostgres = ({ databaseUrl }: DatabasePlace): Stored<void> =>
     "is copied with PostgreSQL's own tools",
     "run the commands of docs/operations.md, Backup and Restore"
   )
-
-const isSameFile = (one: string, other: string): boolean => {
-  const [first, second] = [one, other].map((file) => statSync(file, { throwIfNoEntry: false }))
-  return first !== undefined && second !== undefined && first.dev === second.dev && first.ino === second.ino
-}
 
 /** Works on a file without leaving the thread. */
 const operate = <A>(file: string, operation: () => A): Stored<A> =>
@@ -103,7 +100,15 @@ const sync = (path: string, flags: "r" | "r+"): void => {
 const publish = (partial: string, target: string): void => {
   sync(partial, "r+")
   renameSync(partial, target)
-  sync(dirname(target), "r")
+  Either.getOrThrowWith(
+    Either.try(() => sync(dirname(target), "r")),
+    (error) =>
+      refuse(
+        nameOf(target),
+        `is in its place, but its folder cannot be synced (${errorCode(error)}): a power cut may undo that`,
+        "check the disk, then run sync. A database that was replaced is kept as .before-<time> beside it"
+      )
+  )
 }
 
 /**
@@ -226,7 +231,7 @@ const moveCompanions = (from: string, to: string): void => {
 
 /**
  * Moves the copy to the database's name; the old database, with its companions, is kept as `aside`. At every moment the name
- * leads to a complete database, and never to a new one with the log of the old. After a failure all is as it was.
+ * leads to a complete database, and never to a new one with the log of the old. After a failure before the rename all is as it was.
  */
 const swap = (partial: string, target: string, aside: string): Stored<void> =>
   operate(target, () => {
@@ -237,8 +242,9 @@ const swap = (partial: string, target: string, aside: string): Stored<void> =>
   }).pipe(
     Effect.tapError(() =>
       Effect.sync(() => {
+        if (identityOf(aside) !== identityOf(target)) return
         moveCompanions(aside, target)
-        if (isSameFile(aside, target)) rmSync(aside)
+        rmSync(aside, { force: true })
       })
     )
   )
@@ -254,13 +260,13 @@ export const restore = (place: DatabasePlace, file: string, overwrite: boolean) 
     const named = resolve(place.databasePath)
     // The database stays where a link leads to.
     const database = existsSync(named) ? realpathSync(named) : named
+    const { schema } = yield* verifyBackup(source)
     yield* failWhen(
-      isSameFile(database, source),
+      identityOf(database) === identityOf(source),
       source,
       "is the database itself",
       "name the backup to restore"
     )
-    const { schema } = yield* verifyBackup(source)
     const replaced = existsSync(database)
     yield* failWhen(
       replaced && !overwrite,

@@ -26,7 +26,6 @@ const settings = [
   "PRAGMA journal_mode = WAL",
   // A committed request survives a power cut.
   "PRAGMA synchronous = FULL",
-  "PRAGMA foreign_keys = ON",
   inMemory,
   // A read opens the log, which then stays open as long as the connection.
   "SELECT COUNT(*) FROM sqlite_master"

@@ -100,7 +100,10 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
   removeDeliveries: ({ now, retention }) => retention.deliveries(now),
   counts: ({ deliveries }) =>
     Effect.map(deliveries.counts, (all) =>
-      all.map(({ count, kind, state }) => `${count} ${kind} ${state}`).join("+")
+      all
+        .map(({ count, kind, state }) => `${count} ${kind} ${state}`)
+        .toSorted()
+        .join("+")
     ),
   oldest: ({ deliveries }) => Effect.map(deliveries.oldestOpen, optional),
   issue: ({ reports }) =>
@@ -148,7 +151,7 @@ const words: Readonly<Record<string, (at: At) => Effect.Effect<unknown, unknown>
 const histories = `
 # Unknown outcomes come first, then verified reporters, then the others, each in the order in which they fell due.
 anonymous unverified admit+1 anonymous lease+1 failed lease failed lease failed lease counts oldest
-  c#1, yes, a#1, yes, b#1, yes, d#1, 3 report failed+1 report leased, 1 | a failed 0/0 due 0 over 2 422 | b failed 0/0 due 0 over 2 422 | c failed 0/0 due 1 over 2 422 | d leased 0/0 due 1
+  c#1, yes, a#1, yes, b#1, yes, d#1, 1 report leased+3 report failed, 1 | a failed 0/0 due 0 over 2 422 | b failed 0/0 due 0 over 2 422 | c failed 0/0 due 1 over 2 422 | d leased 0/0 due 1
 anonymous lease sending unknown admit lease+5 failed lease
   a#1, yes, yes, a#2, yes, b#1 | a failed 1/2 due 5 sent 0 over 5 422 | b leased 0/0 due 0
 admit admit+1 lease+5 waiting lease sending unknown lease+5 lease+60
@@ -206,7 +209,7 @@ retry discard
 admit lease sending retry+9 retry+1 waiting
   a#1, yes, no, yes, no | a unknown 1/0 due 10 sent 0
 admit lease sending discard+9 discard+1 delivered issue removeReports+1
-  a#1, yes, no, yes, no, none, 1 | a discarded 1/0 due 0 sent 0 over 10 spam
+  a#1, yes, no, yes, no, none, 1
 # And one that waits for its turn under a lease: its holder sends nothing then. A search for duplicates may be closing one.
 admit lease discard sending' extend released
   a#1, yes, no, no, no | a discarded 0/0 due 0 over 0 spam
@@ -220,15 +223,17 @@ admit lease sending unknown lease+5 discard retry remove
   a#1, yes, yes, a#2, no, no, being filed | a leased 1/2 due 5 sent 0 502
 admit lease sending swept lease+60 discardSweep
   a#1, yes, yes, sweep:a#1, no | a delivered 1/0 due 0 sent 0 over 0 | sweep:a leased 0/0 due 60
-# A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report.
+# A report is kept until its delivery is over, and the delivery of one that was not filed for as long as the report, neither more nor less.
 admit removeReports+1 lease sending removeReports waiting removeReports
   0, a#1, yes, 0, yes, 0 | a waiting 1/0 due 61 502
 admit lease sending removeReports+1 delivered removeReports removeDeliveries+1
   a#1, yes, 0, yes, 1, 1
 admit lease failed removeDeliveries+1 removeAnonymous removeReports removeDeliveries
-  a#1, yes, 0, 0, 1, 1
+  a#1, yes, 0, 0, 1, 0
+admit discard admit lease sending delivered removeReports+1
+  yes, b#1, yes, yes, 2 | b delivered 1/0 due 0 sent 0 over 0
 admit anonymous unverified discard removeAnonymous+1 lease failed lease removeAnonymous
-  yes, 0, b#1, yes, c#1, 1 | a discarded 0/0 due 0 over 0 spam | b failed 0/0 due 0 over 1 422 | c leased 0/0 due 0
+  yes, 0, b#1, yes, c#1, 1 | a discarded 0/0 due 0 over 0 spam | c leased 0/0 due 0
 admit lease swept lease+60 failed removeDeliveries+1
   a#1, yes, sweep:a#1, yes, 2
 # A pause is never shortened. An answer ends the failures, but a stop ends with a write only.
