@@ -4,7 +4,7 @@
  */
 import { describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { hostileKinds } from "../../bench/HostileBodies.ts"
 import type { Outgoing } from "../../bench/Requests.ts"
 import { newPath } from "../layers/store/Stores.ts"

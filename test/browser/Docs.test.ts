@@ -1,5 +1,5 @@
 /** The documentation page, as the service and as a sandbox serve it. */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { Locator, Page } from "playwright-core"
 import { expect } from "vitest"
 import { documentedCalls as calls } from "../world/Contract.ts"

@@ -1,7 +1,7 @@
 /** Runs the command line with a given environment, in this process or as one of its own, and records its output. */
 import { spawnSync } from "node:child_process"
 import { createServer } from "node:net"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Host } from "../../src/cli/Host.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"

@@ -1,7 +1,6 @@
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { Option, Redacted } from "effect"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"

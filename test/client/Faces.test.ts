@@ -1,7 +1,6 @@
 /** The promise client and the Effect client against the real server. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import { Effect, Layer } from "effect"
 import { afterAll, beforeAll, describe, expect } from "vitest"
 import { MusicClient, withMetadata } from "../../client/effect.ts"
 import { type ClientEvent, createMusicClient, newIdempotencyKey } from "../../client/index.ts"

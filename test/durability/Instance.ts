@@ -3,9 +3,7 @@
  * drivers, so the server needs no hooks.
  */
 import Database from "better-sqlite3"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import { Context, Effect, Layer } from "effect"
 import { makeBackend, parts } from "../../src/Backend.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import { expectSignal, reportStartupError, runMain } from "../../src/layers/process/Process.ts"

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import {
   mintSlt,

@@ -1,7 +1,7 @@
 /** SQLite's driver, a native addon, that cannot be loaded. */
 import { cpSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { beforeAll, describe, expect } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
 import { folderOfFile } from "../world/Folder.ts"

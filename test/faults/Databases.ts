@@ -1,8 +1,7 @@
 /** The databases of these tests, read over connections of their own, and damaged. */
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
+import { Effect, Schedule } from "effect"
 import { startPostgres } from "../world/Postgres.ts"
 import { type Kind, postgres, rawQuery, storeOf } from "../layers/store/Stores.ts"
 import { type SettingsOverrides, testSettings } from "../world/Settings.ts"

@@ -1,6 +1,5 @@
 /** The log of the real process: its lines, and targets that do not take them. */
-import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
+import { Effect, Schedule } from "effect"
 import { beforeAll, describe, expect } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"

@@ -1,8 +1,5 @@
 /** A database that does not answer delays what may be lost by 2 s at most. */
-import * as Clock from "effect/Clock"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as TestClock from "effect/TestClock"
+import { Clock, Effect, Fiber, TestClock } from "effect"
 import { assert } from "vitest"
 import { loginAs } from "../world/Logins.ts"
 import { StoreSwitches } from "../world/TestStore.ts"

@@ -1,7 +1,7 @@
 /** All other outages of databases, and a PostgreSQL that holds calls for longer than a request may last. */
 import { randomUUID } from "node:crypto"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { assert } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"

@@ -1,6 +1,6 @@
 /** The slice of the outages of databases that every test run plays. */
 import { rmSync } from "node:fs"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { it } from "../world/Test.ts"
 import { newPath } from "../layers/store/Stores.ts"
 import { playOutages, sqliteAt } from "./Outages.ts"

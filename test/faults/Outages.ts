@@ -1,8 +1,5 @@
 /** Databases that fail under a running server: what each call answers meanwhile, and that nothing acknowledged is lost or done twice. A slice is played by every test run. */
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as Redacted from "effect/Redacted"
-import type * as Scope from "effect/Scope"
+import { Effect, Layer, Redacted, type Scope } from "effect"
 import { describe } from "vitest"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../src/layers/store/StoreHealth.ts"

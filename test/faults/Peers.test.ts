@@ -1,6 +1,6 @@
 /** Peers that reset their connection at any time, on both servers of the process, and defects that nothing catches. */
 import { connect } from "node:net"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { assert, beforeAll } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { eventually } from "../world/Waiting.ts"

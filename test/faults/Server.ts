@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"

@@ -1,8 +1,7 @@
 /** Stops of the real process by SIGTERM, while something hangs. The rules of a drain in one process are tested in test/http/Drain.test.ts. */
 import { renameSync } from "node:fs"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
+import { Effect, Fiber } from "effect"
 import { assert, beforeAll, describe } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"

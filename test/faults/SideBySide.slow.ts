@@ -1,9 +1,6 @@
 /** A process of this version on a database that a later version shares and has migrated. */
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import type * as Scope from "effect/Scope"
+import { Effect, Option, Redacted, type Scope } from "effect"
 import { assert, beforeAll } from "vitest"
 import { run } from "../cli/Harness.ts"
 import { newPath, postgres, rawQuery } from "../layers/store/Stores.ts"

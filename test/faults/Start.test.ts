@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { assert, beforeAll, describe } from "vitest"
 import { folder, newPath, rawQuery, withStore } from "../layers/store/Stores.ts"
 import { bundleBefore, refuse, serve, stop } from "../world/Fleet.ts"

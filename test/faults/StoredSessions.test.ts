@@ -1,7 +1,7 @@
 /** What the database holds of sessions, what removes it, and what a database that fails changes. */
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { describe, expect } from "vitest"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { sha256 } from "../../src/services/Digest.ts"

@@ -1,6 +1,5 @@
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as TestClock from "effect/TestClock"
+import { Effect, TestClock } from "effect"
 import { Failure } from "../../src/schema/Failure.ts"
 import { it } from "../world/Test.ts"
 import { openPeer } from "../world/RawHttp.ts"

@@ -1,8 +1,6 @@
 /** Bodies on a socket: their bounds, and those that stall, are cut off or arrive late. */
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
-import * as TestClock from "effect/TestClock"
+import { Effect, Metric, TestClock } from "effect"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { cpuMillisDuring } from "../world/CpuTime.ts"
 import { openPeer } from "../world/RawHttp.ts"

@@ -1,12 +1,7 @@
 /** A server that ends: what is in flight is answered, new requests are refused, and what hangs is cut. */
 import { connect } from "node:net"
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
-import * as Metric from "effect/Metric"
-import * as Scope from "effect/Scope"
-import * as TestClock from "effect/TestClock"
+import { Effect, Exit, Fiber, Metric, Scope, TestClock } from "effect"
 import { version } from "../../src/schema/Release.ts"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { openPeer } from "../world/RawHttp.ts"

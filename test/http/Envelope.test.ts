@@ -1,5 +1,5 @@
 import { expect } from "vitest"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { Failure, type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"

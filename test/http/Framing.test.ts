@@ -1,7 +1,6 @@
 /** Requests behind others on a connection, and unusual ones. Malformed ones are in the table of inputs. */
 import { expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
+import { Effect, Fiber } from "effect"
 import { openPeer } from "../world/RawHttp.ts"
 import { sharing } from "../world/Test.ts"
 import { awaited, until } from "../world/Waiting.ts"

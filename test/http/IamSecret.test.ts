@@ -1,6 +1,6 @@
 /** What the log says when IAM refuses the secret of the application. */
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { it } from "../world/Test.ts"
 import { inMemory, outcomeOf, refusal, requests, type Sent, withHeaders } from "./support.ts"

@@ -1,7 +1,6 @@
 /** The table of inputs: each by itself and in the order of checks, and what the refusals say. */
 import { afterAll, beforeAll, describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as FastCheck from "effect/FastCheck"
+import { Effect, FastCheck } from "effect"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { nestingLimit } from "../../src/schema/BodyLimits.ts"
 import { checkAnswer } from "../proof/fuzz/Laws.ts"

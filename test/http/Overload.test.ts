@@ -1,8 +1,6 @@
 /** A busy server: what it refuses, what it serves all the same, and whose work it ends. */
 import { expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as Metric from "effect/Metric"
+import { Effect, Fiber, Metric } from "effect"
 import { httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { openPeer } from "../world/RawHttp.ts"
 import { until } from "../world/Waiting.ts"

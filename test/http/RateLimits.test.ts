@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process"
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as TestClock from "effect/TestClock"
+import { Effect, TestClock } from "effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { makeSteppedClock } from "../world/Time.ts"
 import { settle, until } from "../world/Waiting.ts"

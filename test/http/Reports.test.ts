@@ -1,7 +1,6 @@
 /** Floods of reports leave room to others. */
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as TestClock from "effect/TestClock"
+import { Effect, TestClock } from "effect"
 import { sha256 } from "../../src/services/Digest.ts"
 import { type Answer, bearer } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"

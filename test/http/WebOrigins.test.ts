@@ -1,4 +1,4 @@
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { expect } from "vitest"
 import { type Answer, json, post } from "../world/Driver.ts"
 import { sharing } from "../world/Test.ts"

@@ -1,7 +1,6 @@
 /** Deliveries of IAM and forged ones: who is counted, who is refused, and what is recorded. */
 import { describe, expect } from "vitest"
-import * as Effect from "effect/Effect"
-import * as TestClock from "effect/TestClock"
+import { Effect, TestClock } from "effect"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { json } from "../world/Driver.ts"
 import { it } from "../world/Test.ts"

@@ -1,16 +1,18 @@
 /** The real backend over upstreams in memory, in memory itself or on a socket. A test sees which use cases are reached, and may replace what one does. */
 import { HttpClient } from "@effect/platform/HttpClient"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as FiberRef from "effect/FiberRef"
-import * as HashMap from "effect/HashMap"
-import * as HashSet from "effect/HashSet"
-import * as Layer from "effect/Layer"
-import * as Logger from "effect/Logger"
-import * as LogLevel from "effect/LogLevel"
-import * as Redacted from "effect/Redacted"
-import * as Struct from "effect/Struct"
-import * as TestClock from "effect/TestClock"
+import {
+  Context,
+  Effect,
+  FiberRef,
+  HashMap,
+  HashSet,
+  Layer,
+  Logger,
+  LogLevel,
+  Redacted,
+  Struct,
+  TestClock
+} from "effect"
 import { expect } from "vitest"
 import { Listening, makeBackend, parts } from "../../src/Backend.ts"
 import { Bounds } from "../../src/http/middleware/Bounds.ts"

@@ -1,6 +1,6 @@
 /** A reader of Prometheus' text format. */
 import { readFileSync } from "node:fs"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 
 export interface Sample {
   readonly name: string

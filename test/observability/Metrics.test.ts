@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { failureTable } from "../../src/schema/Failure.ts"

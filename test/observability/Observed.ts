@@ -1,12 +1,7 @@
 /** The real server against the simulators, with settings of the test; keeps its log. */
 import { randomUUID } from "node:crypto"
 import { join } from "node:path"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
-import * as Scope from "effect/Scope"
+import { Context, Effect, Exit, Layer, Option, Scope } from "effect"
 import { vi } from "vitest"
 import { parts } from "../../src/Backend.ts"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"

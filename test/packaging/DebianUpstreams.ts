@@ -1,5 +1,5 @@
 /** A program: IAM and Ting for a server on another loopback. Prints the server's settings as one line of JSON, and runs until it is killed. */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { startUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 
 const program = Effect.gen(function* () {

@@ -12,7 +12,7 @@ import {
   writeFileSync
 } from "node:fs"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, root } from "../world/Fleet.ts"

@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { root } from "../world/Fleet.ts"

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { request } from "node:https"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { describe, expect } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"

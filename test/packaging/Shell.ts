@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process"
 import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import { type Running, root, start, urlOf } from "../world/Fleet.ts"
 

@@ -1,6 +1,5 @@
 /** What the simulated systems refuse, so that a service that breaks a contract fails its tests; and the settings of the sandbox. */
-import * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
+import { LogLevel, Option } from "effect"
 import { beforeEach, describe, expect } from "vitest"
 import { settingsFor, startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sha256 } from "../../sandbox/upstreams/Contract.ts"

@@ -1,8 +1,6 @@
 /** Which bodies each request schema accepts: rows of values for each field. */
 import { describe, expect, it } from "vitest"
-import * as Either from "effect/Either"
-import * as ParseResult from "effect/ParseResult"
-import * as Schema from "effect/Schema"
+import { Either, ParseResult, Schema } from "effect"
 import { ReportRequest } from "../../src/schema/Report.ts"
 import { LoginRequest, LogoutRequest, RefreshRequest } from "../../src/schema/Session.ts"
 import { TelemetryRequest } from "../../src/schema/Telemetry.ts"

@@ -1,6 +1,4 @@
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as Redacted from "effect/Redacted"
+import { Effect, Fiber, Redacted } from "effect"
 import { expect, it as test } from "vitest"
 import {
   Idempotency,

@@ -1,6 +1,5 @@
 /** The issue of a report: it names no reporter, shows no credential, and acts on no one, whatever a person wrote. */
-import * as FastCheck from "effect/FastCheck"
-import * as Option from "effect/Option"
+import { FastCheck, Option } from "effect"
 import { describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import {

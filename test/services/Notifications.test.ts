@@ -1,7 +1,5 @@
 /** Tings and subscriptions, the proofs that they need, and what is known of their recipients. */
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as TestClock from "effect/TestClock"
+import { Effect, Fiber, TestClock } from "effect"
 import { describe, expect } from "vitest"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { scopes } from "../../src/schema/Identity.ts"

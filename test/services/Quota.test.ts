@@ -1,5 +1,5 @@
 import { expect, it } from "@effect/vitest"
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 import { makeQuota } from "../../src/services/combinators/Quota.ts"
 
 const policy = FastCheck.record({

@@ -1,5 +1,5 @@
 /** What counts as a credential where programs write it and people paste it, and that all other text stays. */
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 import { describe, expect, it } from "vitest"
 import { redact, redactedText, redactObject, redactReport } from "../../src/services/text/Redaction.ts"
 

@@ -1,7 +1,5 @@
 /** The two calls that end what they are given: a refresh rotates a pair, a logout ends a session. */
-import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
+import { Effect, Redacted, TestClock } from "effect"
 import { describe, expect } from "vitest"
 import { scopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/combinators/Idempotency.ts"

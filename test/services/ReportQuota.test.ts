@@ -1,6 +1,5 @@
 /** How many reports one sender may store, the room of all reports, and which requests store no new report. */
-import * as Effect from "effect/Effect"
-import type * as Redacted from "effect/Redacted"
+import { Effect, type Redacted } from "effect"
 import { expect } from "vitest"
 import { makeReportQuota } from "../../src/services/usecases/Reports.ts"
 import { Anonymous, Verified } from "../../src/services/Store.ts"

@@ -1,6 +1,5 @@
 /** Who calls: authentication and `me`. */
-import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
+import { Effect, Redacted } from "effect"
 import { describe, expect } from "vitest"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
 import { type Plane, planeId } from "../../src/services/Plane.ts"

@@ -1,4 +1,4 @@
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import { clientTables, type TelemetryRequest } from "../../src/schema/Telemetry.ts"
 import type { Plane } from "../../src/services/Plane.ts"

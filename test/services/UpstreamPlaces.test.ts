@@ -1,11 +1,5 @@
 /** The places of requests that wait for IAM or Ting. */
-import * as Deferred from "effect/Deferred"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as Layer from "effect/Layer"
-import * as Metric from "effect/Metric"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { Deferred, Effect, Fiber, Layer, Metric, Option, Redacted } from "effect"
 import { describe, expect } from "vitest"
 import type { Failure } from "../../src/schema/Failure.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"

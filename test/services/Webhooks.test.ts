@@ -1,7 +1,5 @@
 import { describe, expect, it } from "vitest"
-import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
-import * as Option from "effect/Option"
+import { Effect, Metric, Option } from "effect"
 import type { WebhookEvent } from "../../src/services/Iam.ts"
 import { replays } from "../../src/services/Metrics.ts"
 import { planeId } from "../../src/services/Plane.ts"

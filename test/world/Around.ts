@@ -1,5 +1,5 @@
 /** Stands around the calls of a service: of what its functions return, and of its effects. */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 
 /** What a call is instead, by the call itself, its name and its arguments. */

@@ -1,5 +1,5 @@
 /** Fills a database with many valid rows, by a few statements of its own dialect. */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { Kind } from "../layers/store/Stores.ts"
 
 const hour = 3_600_000

@@ -2,7 +2,7 @@
  * Milliseconds of processor time in this process. Unlike the time of a wall clock, neither other programs nor a limit of the processor
  * change it, so a bound can tell linear work from quadratic work on any machine.
  */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 
 const since = (before: NodeJS.CpuUsage): number => {
   const { system, user } = process.cpuUsage(before)

@@ -6,7 +6,7 @@ import { createServer as createHttpsServer } from "node:https"
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net"
 import { fileURLToPath } from "node:url"
 import { createServer as createTlsServer, TLSSocket } from "node:tls"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 
 /** For `NODE_EXTRA_CA_CERTS`. It is the authority, and the certificate of `localhost` and of every name below `music.test`. */
 export const authorityFile = fileURLToPath(new URL("certificates/authority.pem", import.meta.url))

@@ -1,6 +1,5 @@
 /** Fault injection for a port: fail calls before or after their effect, pause one, keep what they were given. */
-import * as Deferred from "effect/Deferred"
-import * as Effect from "effect/Effect"
+import { Deferred, Effect } from "effect"
 import type { Around } from "./Around.ts"
 
 /** `before`: the call has had no effect yet. `after`: it took effect and only the answer is missing. */

@@ -1,7 +1,5 @@
 /** Logins and sessions, for the tests of the use cases. */
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { Effect, Option, Redacted } from "effect"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { type Login, SimulatedIam } from "./SimulatedIam.ts"

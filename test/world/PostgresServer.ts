@@ -3,8 +3,7 @@
  * a folder for bundles.
  */
 import { chmodSync } from "node:fs"
-import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
+import { Effect, Redacted } from "effect"
 import type { TestProject } from "vitest/node"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { scratch } from "./Fleet.ts"

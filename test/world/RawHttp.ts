@@ -1,6 +1,6 @@
 /** HTTP/1.1 by bytes: a strict parser of answers (RFC 9112; every deviation is a fault of the server), and a connection that sends anything. */
 import { connect } from "node:net"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { Answer } from "./Driver.ts"
 
 export interface RawAnswer {

@@ -1,8 +1,6 @@
 /** The real server in this process and all simulators on loopback, by itself or as the sandbox; its log kept instead of printed. */
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as LogLevel from "effect/LogLevel"
+import { Effect, Layer, LogLevel } from "effect"
 import { startSandbox } from "../../sandbox/Run.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 import { settingsFor } from "../../sandbox/SimulatedUpstreams.ts"

@@ -1,5 +1,5 @@
 /** The seed of a simulated IAM with the secrets of the tests. */
-import * as Redacted from "effect/Redacted"
+import { Redacted } from "effect"
 import { type IamControls, type SeededEnvironment, seedIam } from "../../sandbox/upstreams/Iam.ts"
 import { Testing, type TestingPlane } from "../../src/services/Plane.ts"
 import { testApplicationSecret, testWebhookSecret } from "./Settings.ts"

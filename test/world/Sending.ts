@@ -1,5 +1,5 @@
 /** A caller who may send tings, for the tests of notifications. */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { TingRequest } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import { Store } from "../../src/services/Store.ts"

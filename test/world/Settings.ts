@@ -1,7 +1,5 @@
 /** Settings for tests: the defaults, with addresses that refuse connections until a test names its own. */
-import * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { LogLevel, Option, Redacted } from "effect"
 import { readSettings } from "../../src/layers/settings/Settings.ts"
 import type { SettingsValues } from "../../src/services/Settings.ts"
 

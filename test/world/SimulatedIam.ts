@@ -3,11 +3,7 @@
  * `SimulatedTing` are the test's control: people, environments, short-lived tokens, grants, and the switches of the ports.
  */
 import { HttpClient } from "@effect/platform/HttpClient"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { Context, Effect, Layer, Option, Redacted } from "effect"
 import { production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"

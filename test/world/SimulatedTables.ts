@@ -1,6 +1,5 @@
 /** The table service as a layer that accepts every record. Tests of shipping use the simulator over HTTP. */
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import { Effect, Layer } from "effect"
 import type { TableName } from "../../src/schema/Telemetry.ts"
 import { Tables } from "../../src/services/Tables.ts"
 

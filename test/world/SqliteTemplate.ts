@@ -2,8 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
+import { Effect, type Scope } from "effect"
 import { makeStore } from "../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 

@@ -1,7 +1,5 @@
 /** Submitting a report, for the tests of reports. */
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
+import { Effect, Option, type Redacted } from "effect"
 import type { ReportRequest } from "../../src/schema/Report.ts"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Reports } from "../../src/services/usecases/Reports.ts"

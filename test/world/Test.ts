@@ -1,9 +1,6 @@
 /** Vitest's `it` with Effect: a test is a generator, or a function that returns an effect. */
 import * as vitest from "@effect/vitest"
-import * as Effect from "effect/Effect"
-import type * as Layer from "effect/Layer"
-import type * as Scope from "effect/Scope"
-import type * as TestServices from "effect/TestServices"
+import { Effect, type Layer, type Scope, type TestServices } from "effect"
 import type { YieldWrap } from "effect/Utils"
 import { test } from "vitest"
 

@@ -1,7 +1,5 @@
 /** The store of a test: SQLite on a temporary file. It records every call and can fail named methods. */
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import { Context, Effect, Layer } from "effect"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import { aroundStore } from "./Around.ts"
 import { makeFaultSwitches } from "./FaultSwitches.ts"

@@ -2,11 +2,7 @@
  * One clock for servers, clients and upstreams. Time does not move while anything runs, and goes to the next timer once all wait. Timers of
  * the platform are not used, so a busy machine changes nothing. Times are milliseconds.
  */
-import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
-import * as Effect from "effect/Effect"
-import * as Order from "effect/Order"
-import * as Tree from "effect/RedBlackTree"
+import { Clock, Duration, Effect, Order, RedBlackTree as Tree } from "effect"
 import { MixedScheduler } from "effect/Scheduler"
 
 /** Turns of the event loop without an event after which all wait. */

@@ -3,9 +3,7 @@
  * observers.
  */
 import type { HttpClient } from "@effect/platform/HttpClient"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { Effect, Option, Redacted } from "effect"
 import { makeIam, production } from "../../sandbox/upstreams/Iam.ts"
 import { encodeReply, type Handle, type Reply, type Seen } from "../../sandbox/upstreams/Simulator.ts"
 import { makeTables } from "../../sandbox/upstreams/Tables.ts"

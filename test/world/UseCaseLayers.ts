@@ -1,11 +1,5 @@
 /** The use cases over simulated ports and a real store, fresh for each test, under the test clock. */
-import type * as Duration from "effect/Duration"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as Layer from "effect/Layer"
-import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
-import type * as TestServices from "effect/TestServices"
+import { type Duration, Effect, Fiber, Layer, Redacted, TestClock, type TestServices } from "effect"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/schema/Identity.ts"
 import { Iam } from "../../src/services/Iam.ts"

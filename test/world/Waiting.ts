@@ -1,5 +1,5 @@
 /** Waits in real time for what another process, a socket or a timer does. A slow machine delays a test, and does not fail it. */
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import { vi } from "vitest"
 
 /**

@@ -3,13 +3,7 @@
  * set of faults. Requests come without sockets, unless a suite needs their bytes. What every play must keep, the oracle checks.
  */
 import { HttpClient } from "@effect/platform/HttpClient"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Layer from "effect/Layer"
-import * as LogLevel from "effect/LogLevel"
-import * as Random from "effect/Random"
-import * as Scope from "effect/Scope"
+import { Context, Effect, Exit, Layer, LogLevel, Random, Scope } from "effect"
 import { makeBackend, parts } from "../../src/Backend.ts"
 import { application, httpApp, makeListener, quietly } from "../../src/http/Server.ts"
 import { serveNode } from "../../src/http/transport/NodeServer.ts"

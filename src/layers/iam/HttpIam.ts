@@ -86,11 +86,15 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
     const budget = makeBudget({ callsPerMinute, countAddresses: rateLimit }, credentials)
     yield* handOver(iamCalls, budget)
     const environments = yield* makeShare<Environment, UpstreamFailure>(environmentMillis, capacity)
+    /** Kept for 10 minutes by plane. */
+    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>(catalogueMillis, capacity)
     /** IAM refuses the application's own secret, and the log has it. */
     let isRefused = false
 
     const noteRefusal = (plane: Plane, operation: string, refused: Refused): Effect.Effect<void> => {
       if (!refusesSecret(refused)) return Effect.void
+      // The path may have moved since the catalogue was fetched.
+      if (operation === "prove") catalogues.forget(planeId(plane))
       if (plane._tag === "Testing") return Effect.sync(() => environments.forget(digestOf(plane.secret)))
       // IAM refuses a stale signature, or one for another path, with the same code. The introspection before it shows a refused secret.
       if (isRefused || operation === "prove") return Effect.void
@@ -137,8 +141,6 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
       )
     }
 
-    /** Cached for 10 minutes by plane. */
-    const catalogues = yield* makeShare<Catalogue, UpstreamFailure>(catalogueMillis, capacity)
     const catalogueOf = (plane: Plane) =>
       catalogues.get(
         planeId(plane),
@@ -174,17 +176,6 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
           credential,
           read: readProof(plane, path)
         }).pipe(
-          // Of a path that moved since the catalogue was fetched, or of a clock that is wrong.
-          Effect.tapErrorTag("Refused", (refused) => {
-            if (!refusesSecret(refused)) return Effect.void
-            catalogues.forget(planeId(plane))
-            return Effect.logWarning("IAM refuses a proof", {
-              failure: `${refused.status} ${refused.code}`,
-              advice:
-                "the next one is signed for the path of a new catalogue; if it is refused too, correct this machine's clock",
-              upstreamRequestId: refused.requestId
-            })
-          }),
           credentials.recordingRefusal(credential, "access", ({ code }) => code === "invalid_subject_token")
         )
       })

@@ -18,6 +18,7 @@ const probePause = 1_000
 
 /** Well formed, and never issued. */
 const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)
+const unspent = new NotExecuted({ dependency: "iam", reason: "introspection fails", retryAfterSeconds: 1 })
 
 /**
  * Concurrent introspections of one token share one call. With `introspectionCacheSeconds` above 0 a live answer is cached for that long,
@@ -122,11 +123,6 @@ export const makeTokens = (
           const now = unsafeMonotonicMillis(clock)
           const probeAt = failing.get(id)
           if (probeAt === undefined) return spent
-          const unspent = new NotExecuted({
-            dependency: "iam",
-            reason: "introspection fails",
-            retryAfterSeconds: 1
-          })
           if (now < probeAt) return unspent
           failing.set(id, now + probePause)
           // A refusal of the probe's token says nothing of the one that was presented.

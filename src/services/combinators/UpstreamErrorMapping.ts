@@ -43,14 +43,16 @@ const tokenRefused = <const Code extends FailureCode>(code: Code) =>
     Code
   >
 
-/** Of any operation at IAM. In a testing plane a refusal of our credentials is one of the selector. */
+/** Of any operation at IAM in a testing plane, where a refusal of our credentials is one of the selector. */
+const inTesting = {
+  403: "forbidden",
+  429: "rate_limited",
+  invalid_client: "testing_secret_invalid",
+  unauthenticated: "testing_secret_invalid"
+} as const
+const ours = "dependency_misconfigured"
 const atIam = ({ _tag }: Plane) =>
-  ({
-    403: "forbidden",
-    429: "rate_limited",
-    invalid_client: _tag === "Testing" ? "testing_secret_invalid" : "dependency_misconfigured",
-    unauthenticated: _tag === "Testing" ? "testing_secret_invalid" : "dependency_misconfigured"
-  }) as const
+  _tag === "Testing" ? inTesting : ({ ...inTesting, invalid_client: ours, unauthenticated: ours } as const)
 
 const inFlight = kept("idempotency_conflict", "idempotency_in_progress")
 const exchanged = { ...inFlight, ...kept("idempotency_response_expired") }
@@ -71,13 +73,8 @@ export const iamFailures = {
   prove: (plane: Plane) => mapBy({ ...atIam(plane), ...proved })
 } as const
 
-/** The failure of resolving a plane, where a refusal of our own credentials is one of the selector. */
-export const planeFailure = mapBy({
-  403: "forbidden",
-  429: "rate_limited",
-  invalid_client: "testing_secret_invalid",
-  unauthenticated: "testing_secret_invalid"
-} as const)
+/** The failure of resolving a plane. */
+export const planeFailure = mapBy(inTesting)
 
 /** A 401 of Ting never becomes a 401 of ours: it concerns the proof, not the user's session. */
 const atTing = {

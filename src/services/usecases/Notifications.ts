@@ -91,10 +91,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         return yield* refuseField("key", "must start with your own public id and a slash")
       if (!settings.ting.types.includes(request.type)) return yield* new Failure("not_found")
       const prepared = ting.prepareTing({ ...request, organisation, recipient: publicId })
-      if (prepared.body.length > tingBodyLimit)
-        return yield* new Failure("payload_too_large", {
-          hint: `Shorten data and metadata: what is sent to the notification service has at most ${tingBodyLimit} bytes.`
-        })
+      if (prepared.body.length > tingBodyLimit) return yield* new Failure("payload_too_large")
       yield* requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
       const sentAt = yield* Clock.currentTimeMillis

@@ -2,9 +2,7 @@
  * The sandbox behind a simulator that hands on to it, for its journal and its faults, and what the systems behind it know. The first part of
  * a path names a lane: faults and counts belong to one lane, so that many clients can be tested at once.
  */
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Scope from "effect/Scope"
+import { Effect, Exit, Scope } from "effect"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import {
   type Fault,

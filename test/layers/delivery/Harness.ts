@@ -1,17 +1,19 @@
 /** The background workers over a real database and the clients of tracker and table service, whose calls end by a script, in simulated time. */
 import { HttpClient } from "@effect/platform/HttpClient"
-import * as Arr from "effect/Array"
-import * as Cause from "effect/Cause"
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
-import * as FiberRef from "effect/FiberRef"
-import * as Layer from "effect/Layer"
-import * as Logger from "effect/Logger"
-import * as LogLevel from "effect/LogLevel"
-import * as Option from "effect/Option"
-import * as Scope from "effect/Scope"
+import {
+  Array as Arr,
+  Cause,
+  Context,
+  Effect,
+  Exit,
+  Fiber,
+  FiberRef,
+  Layer,
+  Logger,
+  LogLevel,
+  Option,
+  Scope
+} from "effect"
 import { parts } from "../../../src/Backend.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import type { DeliveryLimits } from "../../../src/layers/delivery/Worker.ts"

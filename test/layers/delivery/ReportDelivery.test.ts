@@ -1,8 +1,7 @@
 /** A report is filed once: what each outcome of the tracker leads to, and when. */
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import { Effect, Option } from "effect"
 import { markerOf } from "../../../src/services/text/IssueDraft.ts"
 import { Anonymous, type StoredReport } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto"
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import type { SpoolEntry } from "../../../src/services/Store.ts"
 import { NotExecuted, Unknown } from "../../../src/services/UpstreamFailure.ts"

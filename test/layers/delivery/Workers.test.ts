@@ -1,8 +1,7 @@
 /** Leases, pauses and restarts of the workers, whatever they deliver; and retention, which runs beside them. */
 import { describe, expect } from "vitest"
 import { it } from "../../world/Test.ts"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import { Effect, Option } from "effect"
 import { StoreUnavailable } from "../../../src/services/Store.ts"
 import { Unknown } from "../../../src/services/UpstreamFailure.ts"
 import type { Around } from "../../world/Around.ts"

@@ -1,9 +1,5 @@
 /** The rules of docs/limits.md, "The budget for IAM", at the port. */
-import * as Effect from "effect/Effect"
-import * as FastCheck from "effect/FastCheck"
-import * as Fiber from "effect/Fiber"
-import * as Logger from "effect/Logger"
-import * as Metric from "effect/Metric"
+import { Effect, FastCheck, Fiber, Logger, Metric } from "effect"
 import { describe, expect } from "vitest"
 import { iamCallsRefused } from "../../../src/services/Metrics.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"

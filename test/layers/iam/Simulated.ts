@@ -1,9 +1,5 @@
 /** The `Iam` port over HTTP against the simulated IAM, both on the clock of the test. */
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
+import { Context, Effect, Layer, Redacted, TestClock } from "effect"
 import { parts } from "../../../src/Backend.ts"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
 import { startIam } from "../../../sandbox/upstreams/Iam.ts"

@@ -1,10 +1,5 @@
 /** The verifier of webhooks: every form of a delivery, once. Forms of its headers are in test/world/Inputs.ts. */
-import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import * as TestClock from "effect/TestClock"
+import { Context, Effect, Layer, Option, Redacted, TestClock } from "effect"
 import { expect } from "vitest"
 import { signWebhook } from "../../../sandbox/upstreams/Iam.ts"
 import { sha256 } from "../../../src/services/Digest.ts"

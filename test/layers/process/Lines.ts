@@ -1,8 +1,7 @@
 /** Writes numbered lines of 1,000 bytes to standard output, and then the number of lost ones to standard error. */
 import { execFileSync } from "node:child_process"
 import { writeSync } from "node:fs"
-import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
+import { Effect, Metric } from "effect"
 import { expectSignal, runMain, withStandardOutput } from "../../../src/layers/process/Process.ts"
 import { logLinesLost } from "../../../src/services/Metrics.ts"
 

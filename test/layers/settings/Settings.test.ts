@@ -1,6 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { Option, Redacted } from "effect"
 import { type Environment, readSettings, unknownVariables } from "../../../src/layers/settings/Settings.ts"
 import type { SettingsValues } from "../../../src/services/Settings.ts"
 import { testEnvironment, testWebhookSecret } from "../../world/Settings.ts"

@@ -1,9 +1,7 @@
 /** A server whose database is away at its start. */
 import { assert } from "vitest"
 import { it } from "../../world/Test.ts"
-import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as TestClock from "effect/TestClock"
+import { Effect, Fiber, TestClock } from "effect"
 import { waitForDatabase } from "../../../src/layers/store/StoreFromSettings.ts"
 import { type StoreFailureKind, StoreUnavailable } from "../../../src/services/Store.ts"
 

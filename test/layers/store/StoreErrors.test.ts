@@ -1,7 +1,6 @@
 /** Errors of the drivers become one of the problems of the port, and what follows from it. */
 import { SqlError } from "@effect/sql/SqlError"
-import * as Either from "effect/Either"
-import * as Schema from "effect/Schema"
+import { Either, Schema } from "effect"
 import { expect, it } from "vitest"
 import {
   concernsAll,

@@ -1,9 +1,6 @@
 /** Simulators for tests of HTTP clients: they close with the test and use its clock. */
 import { createServer, type RequestListener } from "node:http"
-import * as Clock from "effect/Clock"
-import * as Effect from "effect/Effect"
-import * as Runtime from "effect/Runtime"
-import type * as Scope from "effect/Scope"
+import { Clock, Effect, Runtime, type Scope } from "effect"
 import { type Now, type Reply, type Simulator, startSimulator } from "../../../sandbox/upstreams/Simulator.ts"
 import { listening } from "../../world/Egress.ts"
 

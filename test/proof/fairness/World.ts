@@ -1,5 +1,5 @@
 /** A world that has all kinds of clients: what each of them wanted and got, and which of them caused each call to IAM. */
-import * as LogLevel from "effect/LogLevel"
+import { LogLevel } from "effect"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { addActor, type Tokens, tokensOf } from "../../world/Calls.ts"
 import { type Answer, isSuccess, requests, retryAfterOf, type Sent } from "../../world/Driver.ts"

@@ -1,5 +1,5 @@
 /** Sends generated requests over several connections to one world, and compares every answer and every row with the laws. */
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 import { writeMessage } from "../../world/Inputs.ts"
 import { answerOf, headersOf, openRaw, type RawAnswer, type RawConnection } from "../../world/RawHttp.ts"
 import type { Play } from "../Suite.ts"

@@ -1,5 +1,5 @@
 /** What fast-check generates and shrinks: requests as plain data, without live credentials. Bodies come from the schemas of the document. */
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 import {
   accepted,
   type BodyCase,

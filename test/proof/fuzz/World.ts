@@ -2,7 +2,7 @@
  * The world under test: sockets behind a trusted proxy on loopback, upstreams without limits, and live credentials of many people. Its log is
  * read line by line and not kept.
  */
-import * as LogLevel from "effect/LogLevel"
+import { LogLevel } from "effect"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { addActor, logInAtIam } from "../../world/Calls.ts"
 import { requests } from "../../world/Driver.ts"

@@ -1,5 +1,5 @@
 /** The commands of a sequence: what each does, and what must follow at once. fast-check composes and shrinks them. */
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
 import { requests } from "../../world/Driver.ts"
 import { type FaultName, faults, type PathName, pathNames, paths } from "../../world/Faults.ts"

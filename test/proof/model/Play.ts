@@ -1,6 +1,6 @@
 /** Plays generated sequences until something breaks, and shrinks that. */
 import { createHash } from "node:crypto"
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 import type { Play } from "../Suite.ts"
 import { anyCommand } from "./Commands.ts"
 import { type Name, withStage } from "./Stage.ts"

@@ -1,5 +1,5 @@
 /** Credentials and public ids, the ways to write them so that only a reader recognises them, and text that renders, refers or imitates. */
-import * as FastCheck from "effect/FastCheck"
+import { FastCheck } from "effect"
 
 export interface Secret {
   /** As it is written, with the words by which it is recognised. */

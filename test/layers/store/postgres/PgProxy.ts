@@ -1,7 +1,7 @@
 /** A proxy between a store and its Postgres that can cut or freeze connections, lose the answer to a commit, or move sessions. */
 import { once } from "node:events"
 import { createServer, connect as dial, type Socket } from "node:net"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 
 /** A client and the session of the server that it has now. */
 interface Link {

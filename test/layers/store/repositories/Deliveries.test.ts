@@ -1,8 +1,7 @@
 /** What two processes on one database do to deliveries and destinations, by histories. */
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import { Effect, Option } from "effect"
 import {
   Anonymous,
   type Delivery,

@@ -1,8 +1,7 @@
 /** An operator's lists: their filters, and their pages while others arrive. Their commands are tested in test/cli. */
 import { expect } from "vitest"
 import { it } from "../../../world/Test.ts"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import { Effect, Option } from "effect"
 import { CursorInvalid, type PageRequest } from "../../../../src/services/store/Pages.ts"
 import { DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
 import { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Samples.ts"

@@ -2,8 +2,7 @@
 import { assert } from "vitest"
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import { Effect, Option } from "effect"
 import { roomOf } from "../../../../src/services/usecases/Reports.ts"
 import {
   Anonymous,

@@ -1,6 +1,6 @@
 import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Effect from "effect/Effect"
+import { Effect } from "effect"
 import type { StoreService } from "../../../../src/services/Store.ts"
 import { fill } from "../../../world/BulkRows.ts"
 import { onBoth } from "../Stores.ts"
