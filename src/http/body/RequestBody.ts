@@ -89,7 +89,7 @@ export const makeBodyReader = (time: Duration.Duration) =>
       })
   })
 
-/** Checks the data of a signed body, which is read only after its signature. It is one level deep in it. */
+/** Checks the data of a signed body, which is read only after its signature. It is at least one level deep in it. */
 export const checkNesting = (data: unknown): Effect.Effect<void, FailureOf<"invalid_input">> =>
   nestsTooDeep(data, nestingLimit - 1) ? refuseField("body", tooDeep) : Effect.void
 

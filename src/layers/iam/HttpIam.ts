@@ -93,7 +93,7 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | HttpClient.Http
 
     const noteRefusal = (plane: Plane, operation: string, refused: Refused): Effect.Effect<void> => {
       if (!refusesSecret(refused)) return Effect.void
-      // The path may have moved since the catalogue was fetched.
+      // Its path may have moved since the catalogue was fetched.
       if (operation === "prove") catalogues.forget(planeId(plane))
       if (plane._tag === "Testing") return Effect.sync(() => environments.forget(digestOf(plane.secret)))
       // IAM refuses a stale signature, or one for another path, with the same code. The introspection before it shows a refused secret.

@@ -91,7 +91,7 @@ export const makeShare = <A, E>(
     }
   })
 
-/** Runs the effect at most once in `millis`, whoever asks. Not `Effect.cachedWithTTL`, which goes by the wall clock. */
+/** Runs the effect at most once in `millis`, for callers of either telemetry preference. Not `Effect.cachedWithTTL`, which goes by the wall clock. */
 export const shareFor = <A>(millis: number, effect: Effect.Effect<A>) =>
   Effect.map(makeShare<A, never>(millis), ({ get }) =>
     Effect.flatMap(RequestContext, (info) =>

@@ -50,9 +50,9 @@ const inTesting = {
   invalid_client: "testing_secret_invalid",
   unauthenticated: "testing_secret_invalid"
 } as const
-const ours = "dependency_misconfigured"
+const misconfig = "dependency_misconfigured" as const
 const atIam = ({ _tag }: Plane) =>
-  _tag === "Testing" ? inTesting : ({ ...inTesting, invalid_client: ours, unauthenticated: ours } as const)
+  _tag === "Testing" ? inTesting : { ...inTesting, invalid_client: misconfig, unauthenticated: misconfig }
 
 const inFlight = kept("idempotency_conflict", "idempotency_in_progress")
 const exchanged = { ...inFlight, ...kept("idempotency_response_expired") }

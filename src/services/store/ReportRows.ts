@@ -1,6 +1,6 @@
 /**
- * Rows of reports and the sums of their bytes: of all, of each signed-in reporter in a plane, and of each network for the others. What
- * changes the content or the holder of a report changes the sums in its transaction.
+ * Rows of reports and the sums of their bytes: of all, and of each holder (`holderOf`). What changes the content or the holder of a report
+ * changes the sums in its transaction.
  */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"

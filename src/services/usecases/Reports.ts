@@ -190,7 +190,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         id: stored.id,
         status: Option.isSome(stored.issueUrl) ? ("filed" as const) : ("stored" as const),
         issue_url: Option.getOrNull(stored.issueUrl),
-        // The store replays a named report to its reporter, and to readers whom IAM did not verify; also one that was stored without a name.
+        // The caller: a named report of another person is never replayed to one whom IAM verified.
         reporter: reporter._tag === "Verified" ? reporter.publicId : null,
         created_at: new Date(stored.createdAt).toISOString(),
         replayed
