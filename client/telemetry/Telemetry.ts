@@ -74,8 +74,8 @@ export interface Telemetry {
 
 /** The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. */
 const isPermanentRefusal = ({ code, response, retryable, status }: MusicError): boolean => {
-  // Without an answer the program's own hook has failed, and a 408 is of a batch that did not arrive in time.
-  const isAnswered = response !== undefined && response.status !== 408
+  // Without an answer the program's own hook has failed.
+  const isAnswered = response !== undefined
   return isAnswered && code !== "unexpected_answer" && Number(status) < 500 && !retryable
 }
 

@@ -103,6 +103,12 @@ export const failureTable = {
     message: "The path does not support this method.",
     hint: "Use one of the methods in the Allow header."
   },
+  request_timeout: {
+    status: 408,
+    retryable: true,
+    message: "The request did not arrive in time.",
+    hint: "Send the complete request without pauses, and retry with the same key."
+  },
   idempotency_conflict: {
     status: 409,
     retryable: false,

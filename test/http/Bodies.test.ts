@@ -171,7 +171,7 @@ describe("A stalled body", () => {
     expect([first.answered(), second.answered()]).toEqual([false, false])
     yield* TestClock.adjust("1 millis")
     yield* until(() => first.text().endsWith("}}"))
-    expect([first.answer().status, outcomeOf(first.answer())]).toEqual([408, "invalid_input"])
+    expect([first.answer().status, outcomeOf(first.answer())]).toEqual([408, "request_timeout"])
     expect(first.answer().headers).toMatchObject({
       "content-type": "application/json",
       "cache-control": "no-store",

@@ -28,7 +28,7 @@ sharing(sharedInMemory())("An answer", (it) => {
       const answer = yield* server.send(login)
       const { hint, message, status } = failureTable[code]
       expectEnvelope(answer, status, code)
-      const retryable = status === 429 || status === 503 || code === "idempotency_in_progress"
+      const retryable = /^(?:408|429|503)$/.test(String(status)) || code === "idempotency_in_progress"
       const details = { reason: "because" }
       expect(json(answer)).toEqual({ error: { code, message, hint, retryable, details } })
       for (const text of [message, hint]) expect(text).toMatch(/^[A-Z].*\.$/)

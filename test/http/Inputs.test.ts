@@ -212,6 +212,8 @@ const misfits: ReadonlyArray<readonly [CallName, unknown, path: string, problem:
   ["accept", { table: "t", events: [{}, canary] }, "events.1", "must be an object"],
   ["submit", { message: "  short ", pr: canary }, "message", "10 to 20,000"],
   ["submit", { message, pr: canary }, "pr", "URL of a pull request"],
+  ["submit", { message, pr: "x".repeat(501) }, "pr", "at most 500 characters long"],
+  ["send", { type: "t", key: "k", data: [] }, "data", "must be an object"],
   ["submit", { message, attachments: [{ ...attachment, size: canary }] }, "attachments.0.size", unknown]
 ]
 

@@ -74,8 +74,13 @@ describe("a refresh", () => {
   scenario("of a consumed token under a new key revokes the family, and says to log in", function* () {
     const { access, iam, token } = yield* session()
     const fresh = yield* refresh(token)
-    for (const refused of [refresh(token, callerKey("new")), refresh("nonsense")])
+    const details = { dependency: "iam", upstream_code: "invalid_grant" }
+    for (const [refused, more] of [
+      [refresh(token, callerKey("new")), { details }],
+      [refresh("nonsense"), {}]
+    ] as const)
       expect(yield* Effect.flip(refused)).toMatchObject({
+        ...more,
         code: "unauthenticated",
         hint: expect.stringMatching(/^Log in again(?!.*(?:access token|refresh the session))/),
         message: expect.stringMatching(/refresh token/)

@@ -71,7 +71,7 @@ const contractProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => 
 
 /** A repetition may end otherwise (docs/api.md, "Errors"). */
 const isRetryable = (status: number, code: string): boolean =>
-  status === 429 || status === 503 || code === "idempotency_in_progress"
+  [408, 429, 503].includes(status) || code === "idempotency_in_progress"
 
 const envelopeProblems = (sent: Sent, answer: Answer): ReadonlyArray<string> => {
   if (answer.status < 400 || pathOf(sent) === "/readyz") return []

@@ -36,7 +36,12 @@ export const always = ["invalid_input", "internal"] as const
 export const admitted = [...always, "overloaded", "shutting_down", "rate_limited"] as const
 
 /** Failures of a call with a body. */
-export const withBody = [...admitted, "payload_too_large", "unsupported_media_type"] as const
+export const withBody = [
+  ...admitted,
+  "request_timeout",
+  "payload_too_large",
+  "unsupported_media_type"
+] as const
 
 /** Failures of an idempotency key that IAM has seen before. */
 export const replay = [

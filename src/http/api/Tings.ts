@@ -11,10 +11,9 @@ import { Calls } from "../middleware/Calls.ts"
 import { Bearer, PlaneSelection } from "../middleware/SentHeaders.ts"
 import { failures, Traits, withBody } from "./Endpoint.ts"
 
-/** Failures of a proof whose exchange is repeated, and refusals of the notification service, under its own codes (notification-service.md 8). */
+/** Refusals of the notification service, under its own codes (notification-service.md 8). */
 const refused = [
-  ...["dependency_misconfigured", "idempotency_in_progress", "idempotency_response_expired"],
-  ...["permission_denied", "test_context_mismatch", "temporarily_rate_limited"]
+  ...["dependency_misconfigured", "permission_denied", "test_context_mismatch", "temporarily_rate_limited"]
 ] as const
 
 export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscription")

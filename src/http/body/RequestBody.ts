@@ -8,7 +8,6 @@ import * as FiberId from "effect/FiberId"
 import * as Runtime from "effect/Runtime"
 import { nestingLimit } from "../../schema/BodyLimits.ts"
 import { Failure, type FailureOf, refuseField } from "../../schema/Failure.ts"
-import { requestTimeout } from "../transport/UnparsedRequest.ts"
 import { Bounds } from "../middleware/Bounds.ts"
 import { type BodyFailure, type Call, countHeader, type Exchange } from "../middleware/Exchange.ts"
 import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
@@ -82,7 +81,7 @@ export const makeBodyReader = (time: Duration.Duration) =>
         }
         if (message.destroyed && !message.readableEnded) return resume(Effect.interrupt)
         // Not `Effect.timeout`, which takes two fibers and the race between them.
-        const late = Effect.sync(() => settle(Effect.fail(requestTimeout())))
+        const late = Effect.sync(() => settle(Effect.fail(new Failure("request_timeout"))))
         const timer = fork(Effect.delay(late, time))
         message.on("data", onData).on("end", onEnd).on("close", onGone).on("error", onGone)
         return Effect.sync(release)

@@ -18,7 +18,7 @@ const toName = (part: PropertyKey): string => {
 const kinds: ReadonlyArray<readonly [RegExp, string]> = [
   [/^(?:ReadonlyArray<|readonly \[)/, "an array"],
   // A schema with a name is a struct.
-  [/^(?:\{|[A-Z][A-Za-z]+$)/, "an object"],
+  [/^(?:\{|[A-Z][A-Za-z]+$|Any JSON object)/, "an object"],
   [/^string$/, "a string"]
 ]
 
@@ -33,7 +33,7 @@ const toProblem = ({ _tag, message, path }: Issue): string => {
   if (path.length === 0) return "must be an object"
   const expected = expectation.exec(message)?.[1]
   if (expected === undefined) return message
-  return `must be ${kinds.find(([pattern]) => pattern.test(expected))?.[1] ?? lowerFirst(expected)}`
+  return `must be ${kinds.find(([pattern]) => pattern.test(expected))?.[1] ?? lowerFirst(expected).replace("(s)", "s")}`
 }
 
 /** Of a field that may be absent or null, only the problem of its value helps. */

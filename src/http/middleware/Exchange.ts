@@ -24,7 +24,7 @@ export interface Route {
 
 /** What a body can be refused for. */
 export type BodyFailure = FailureOf<
-  "invalid_input" | "payload_too_large" | "unsupported_media_type" | "overloaded"
+  "invalid_input" | "request_timeout" | "payload_too_large" | "unsupported_media_type" | "overloaded"
 >
 
 /** The use case reads the part that is `RequestInfo`; the log line, the span and the headers of the answer the rest. */

@@ -14,14 +14,6 @@ import type { Connections } from "./Connections.ts"
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000
 
-/** 408: the request did not arrive completely in time. */
-export const requestTimeout = (): Failure<"invalid_input"> =>
-  new Failure("invalid_input", {
-    status: 408,
-    message: "The request did not arrive in time.",
-    hint: "Send the complete request without pauses, and retry with the same key."
-  })
-
 /** Connections with a request of another framing than this server's: nothing behind it is a request, nor an error to answer. */
 export const misframed = new WeakSet<Duplex>()
 
@@ -46,7 +38,7 @@ const failures: Readonly<Record<string, Failure>> = {
     message: "The headers of the request are too large.",
     hint: "Send at most 16 KiB of headers."
   }),
-  ERR_HTTP_REQUEST_TIMEOUT: requestTimeout()
+  ERR_HTTP_REQUEST_TIMEOUT: new Failure("request_timeout")
 }
 
 const malformed = new Failure("invalid_input", {

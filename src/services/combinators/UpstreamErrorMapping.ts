@@ -56,10 +56,9 @@ const atIam = ({ _tag }: Plane) =>
 
 const inFlight = kept("idempotency_conflict", "idempotency_in_progress")
 const exchanged = { ...inFlight, ...kept("idempotency_response_expired") }
-/** Of a proof: no two share a key, so none meets another's content. A stale signature is `invalid_client`, too. */
+/** Of a proof. No two share a key, so none has a conflict of keys. A stale signature is `invalid_client`, too. */
 const proved = {
   invalid_client: "dependency_misconfigured",
-  ...kept("idempotency_in_progress", "idempotency_response_expired"),
   404: "reconsent_required",
   invalid_subject_token: "unauthenticated"
 } as const

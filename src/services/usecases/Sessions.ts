@@ -64,8 +64,9 @@ const toSession = (
 })
 
 /** The session cannot be refreshed: its refresh token is no live one. */
-const refreshRefused = () =>
+const refreshRefused = ({ details }: Pick<Failure, "details"> = {}) =>
   new Failure("unauthenticated", {
+    ...(details === undefined ? {} : { details }),
     message: "The refresh token is malformed, spent, expired or revoked.",
     hint: "Log in again with a new short-lived token; this session cannot be refreshed."
   })

@@ -56,7 +56,8 @@ const proof: Cells = {
   "401 invalid_client": "502 dependency_misconfigured ×1",
   "404 not_found": "403 reconsent_required ×1",
   // No two proofs share a key.
-  idempotency_conflict: `${unavailable} ×1`,
+  ...sameFor(["idempotency_conflict", "idempotency_response_expired"], `${unavailable} ×1`),
+  idempotency_in_progress: `${unavailable} ×3`,
   // The access token is refused for 30 s without a call.
   invalid_subject_token: "401 unauthenticated ×1 → 401 unauthenticated"
 }
@@ -106,8 +107,11 @@ const loginEndpoints: Cells = {
 }
 const loginProof: Cells = {
   ...registering("×3", "rate_limited"),
-  ...sameFor(["odd", "idempotency_conflict"], failedFor("dependency_unavailable", "×1")),
-  idempotency_in_progress: failedFor("idempotency_in_progress", "×3")
+  ...sameFor(
+    ["odd", "idempotency_conflict", "idempotency_response_expired"],
+    failedFor("dependency_unavailable", "×1")
+  ),
+  idempotency_in_progress: failedFor("dependency_unavailable", "×3")
 }
 const loginRegister: Cells = {
   ...registering("×3 (proof ×3)", "temporarily_rate_limited"),
@@ -170,7 +174,6 @@ export const table: Partial<Readonly<Record<CallName, ReadonlyArray<Column>>>> =
         "own credential": recordedFor("dependency_misconfigured", "×1"),
         ...recordedAs("forbidden"),
         "404 not_found": recordedFor("reconsent_required", "×1"),
-        ...recordedAs("idempotency_response_expired"),
         invalid_subject_token: recordedFor("unauthenticated", "×1")
       }
     }),
