@@ -59,7 +59,6 @@ export const failureHeaders = (failure: Failure): Readonly<Record<string, string
   const isBrief = failureStatus(failure) === 429 || failure.code === "idempotency_in_progress"
   const retryAfter = failure.retryAfterSeconds ?? (isBrief ? 1 : undefined)
   return {
-    "cache-control": "no-store",
     ...(retryAfter === undefined ? {} : { "retry-after": String(Math.max(1, Math.ceil(retryAfter))) }),
     ...(failure.allow === undefined ? {} : { allow: failure.allow }),
     ...(failure.code === "unauthenticated" ? { "www-authenticate": "Bearer" } : {})

@@ -131,7 +131,7 @@ export const failureTable = {
     status: 413,
     retryable: false,
     message: "The body is larger than this call allows.",
-    hint: "Send a smaller body; /openapi.json has the limit of each call."
+    hint: "Send a smaller body; the description of the call in /openapi.json has its limits."
   },
   unsupported_media_type: {
     status: 415,

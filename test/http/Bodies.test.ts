@@ -57,14 +57,16 @@ sharing(sharedOnSocket())("A body", (it) => {
     const server = yield* shared
     const { send } = yield* goodRequests(server)
     const text = JSON.stringify(',:[{"\\'.repeat(10_000))
-    for (const [more, outcome] of [
-      [0, 200],
-      [1, "invalid_input"]
+    for (const [more, outcome, filling] of [
+      [0, 200, text],
+      [1, "invalid_input", text],
+      // In a smaller body.
+      [1, 200, '""']
     ] as const) {
       // Eleven marks are outside of the list's own.
-      const data = `{"text":${text},"list":[0${",0".repeat(20_000 - 11 + more)}]}`
-      const body = `{"type":"music.trigger.fired","key":"si:deejay/marks","data":${data}}`
-      expect([more, outcomeOf(yield* server.send({ ...send, body }))]).toEqual([more, outcome])
+      const data = `{"text":${filling},"list":[0${",0".repeat(20_000 - 11 + more)}]}`
+      const body = `{"type":"music.trigger.fired","key":"si:deejay/marks/${filling.length}","data":${data}}`
+      expect([body.length, outcomeOf(yield* server.send({ ...send, body }))]).toEqual([body.length, outcome])
     }
   })
 

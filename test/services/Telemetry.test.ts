@@ -76,11 +76,18 @@ describe("a batch of telemetry", () => {
   })
 
   scenario("is refused when its digits make it larger than the table service takes", function* () {
-    const large = { list: Array.from({ length: 13_000 }, () => 1e20) }
+    const digits = { list: Array.from({ length: 13_000 }, () => 1e20) }
+    const filled = (bytes: number) => ({
+      id,
+      text: "x".repeat(bytes - JSON.stringify({ id, text: "" }).length)
+    })
     const fields = [{ path: "events.1", problem: "must be at most 270336 bytes as it is stored" }]
-    const refused = yield* Effect.flip(accept({ events: [{ id }, large] }))
-    expect(refused).toMatchObject({ code: "invalid_input", details: { fields } })
+    for (const large of [digits, filled(270_337)]) {
+      const refused = yield* Effect.flip(accept({ events: [{ id }, large] }))
+      expect(refused).toMatchObject({ code: "invalid_input", details: { fields } })
+    }
     expect(yield* spooled).toEqual([])
+    yield* accept({ events: [filled(270_336)] })
   })
 
   const event = { id, text: "x".repeat(100) }
