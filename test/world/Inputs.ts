@@ -500,7 +500,14 @@ export const lineInputs: ReadonlyArray<Input> = [
   ...["http://127.0.0.1", "HTTPS://evil.example:80"].map((origin) =>
     line(`target at ${origin}`, accepted, ({ target }) => ({ target: origin + target }))
   ),
-  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true }))
+  line("HTTP/1.0", accepted, () => ({ version: "1.0", last: true })),
+  {
+    ...line("HTTP/1.0 and no Host", accepted, (message) => ({
+      ...withHeader(message, "Host"),
+      ...{ version: "1.0", last: true }
+    })),
+    parts: ["line", "host"]
+  }
 ]
 
 // Bytes of the body
