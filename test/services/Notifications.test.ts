@@ -166,7 +166,8 @@ describe("ting_ready", () => {
     const before = yield* writes
     const denied = { status: 403, code: "permission_denied", requestId: "req_ting" }
     yield* ting.failNext("send", new Refused({ dependency: "ting", ...denied }))
-    yield* Effect.flip(send())
+    const details = { dependency: "ting", upstream_code: denied.code, upstream_request_id: denied.requestId }
+    expect((yield* Effect.flip(send())).details).toEqual(details)
     yield* send()
     expect([yield* ready, yield* writes]).toEqual([true, before])
     yield* store.recipients.deactivate(deejay, Number.MAX_SAFE_INTEGER)
