@@ -49,6 +49,7 @@ describe("a login", () => {
   const actor = { type: "carbon", public_id: "c:ana" } as const
   /** A change of the grant or of the introspection, and what the session has. */
   const grants: ReadonlyArray<readonly [Partial<TokenGrant>, number, object]> = [
+    [{ organisation: Option.some("acme") }, 0, { org_id: "acme" }],
     [{ organisation: Option.some("other") }, 0, { org_id: "zenith" }],
     [{ actor: Option.none() }, 0, { actor }],
     [{ expiresInSeconds: 60 }, 0, { expires_in: 60 }],
