@@ -5,7 +5,11 @@ import { shared, sharedOnSocket } from "./support.ts"
 
 sharing(sharedOnSocket())("The page of the API", (it) => {
   it.effect("is served under a policy that names its scripts, and reaches no other host", function* () {
-    const { headers, status, text } = yield* (yield* shared).send({ path: "/docs" })
+    const server = yield* shared
+    const { headers, status, text } = yield* server.send({ path: "/docs" })
+    const document = yield* server.send({ path: "/openapi.json" })
+    // Both may be stored.
+    for (const one of [headers, document.headers]) expect(one["cache-control"]).toBe("no-cache")
     expect([status, headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"])
     expect(headers).toMatchObject({ "cross-origin-opener-policy": "same-origin", "x-frame-options": "DENY" })
     const digests = [...text.matchAll(/<script>([\s\S]*?)<\/script>/g)].map(
