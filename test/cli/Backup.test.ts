@@ -142,6 +142,13 @@ describe("A backup", () => {
     }
   })
 
+  it.scopedLive("replaces no other that was made under its name at the same time", function* () {
+    const { copy, path } = yield* filled(1)
+    const both = yield* Effect.all([1, 2].map(() => command(path, "backup", copy)), { concurrency: 2 })
+    deepStrictEqual(both.map(({ exit }) => exit).sort(), [0, 69])
+    assert.match(both.map(({ err }) => err).join(""), /^music-backend: the file \S+ exists already\./)
+  })
+
   it.scopedLive("on a full disk fails and leaves no file", function* () {
     const { copy, path } = yield* filled(2_000)
     const shell = `ulimit -f 1000; exec "$@"`
