@@ -239,8 +239,10 @@ const moveCompanions = (from: string, to: string): void => {
  */
 const swap = (partial: string, target: string, aside: string): Stored<void> =>
   operate(target, () => {
-    keepOwner(partial, existsSync(target) ? target : dirname(target))
-    if (existsSync(target)) linkSync(target, aside)
+    if (existsSync(target)) {
+      keepOwner(partial, target)
+      linkSync(target, aside)
+    }
     moveCompanions(target, aside)
     publish(partial, target)
   }).pipe(
@@ -284,6 +286,8 @@ export const restore = (place: DatabasePlace, file: string, overwrite: boolean) 
     const unfiled = yield* Effect.scoped(onFile(partial, reconcile, { readonly: false }))
     const bytes = statSync(partial).size
     if (replaced) yield* lockDatabase(database)
+    // Only root can give it to another account, which may own the folder: a volume of Kubernetes belongs to root.
+    else yield* Effect.ignore(Effect.try(() => keepOwner(partial, dirname(database))))
     const at = new Date(yield* Clock.currentTimeMillis).toISOString().replaceAll(/[-:.]/g, "")
     const aside = `${database}.before-${at}`
     yield* swap(partial, database, aside)

@@ -58,8 +58,8 @@ export const createFile = (path: string): void => {
  */
 export const keepOwner = (file: string, other: string): void => {
   const { gid, uid } = statSync(other)
-  const own = lstatSync(file)
-  if (own.uid !== uid || own.gid !== gid) lchownSync(file, uid, gid)
+  // A group has no rights here, and only root may give a file to a foreign one.
+  if (lstatSync(file).uid !== uid) lchownSync(file, uid, gid)
 }
 
 /**
