@@ -146,7 +146,7 @@ try {
   cannotBeWritten(error)
 }
 
-// No file of an older build stays, because npm would pack it. A running process has loaded its chunks when it started.
+// No file of an older build stays, because npm would pack it. A running process has loaded its chunks, except that of /docs, when it started.
 const current = new Set([stamp, ...outputFiles.map(({ path }) => relative(process.cwd(), path))])
 /** A file that another build may be writing at this moment. */
 const isPartial = (file) =>

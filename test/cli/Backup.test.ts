@@ -1,5 +1,6 @@
 /** Backups and restores by the command line, beside a server, after its end, and of files that are damaged. */
 import fs, {
+  chownSync,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -142,6 +143,16 @@ describe("A backup", () => {
     }
   })
 
+  it.scopedLive("replaces no other that was made under its name at the same time", function* () {
+    const { copy, path } = yield* filled(1)
+    const both = yield* Effect.all(
+      [1, 2].map(() => command(path, "backup", copy)),
+      { concurrency: 2 }
+    )
+    deepStrictEqual(both.map(({ exit }) => exit).sort(), [0, 69])
+    assert.match(both.map(({ err }) => err).join(""), /^music-backend: the file \S+ exists already\./)
+  })
+
   it.scopedLive("on a full disk fails and leaves no file", function* () {
     const { copy, path } = yield* filled(2_000)
     const shell = `ulimit -f 1000; exec "$@"`
@@ -224,6 +235,29 @@ describe("A restore", () => {
   })
 })
 
+/** Lets a mock of a function of `fs` be in place until the scope closes. */
+const untilEnd = (mock: { readonly mockRestore: () => void }) => {
+  syncBuiltinESMExports()
+  return Effect.addFinalizer(() => Effect.sync(() => [mock.mockRestore(), syncBuiltinESMExports()]))
+}
+
+it.scopedLive("In a folder or with a group of others a database is restored without root", function* () {
+  const { copy, path } = yield* filled(3)
+  yield* done(path, "backup", copy)
+  const lost = join(yield* folder, "music.sqlite")
+  if (process.getuid?.() === 0) {
+    chownSync(dirname(lost), 65_534, 65_534)
+    chownSync(path, 0, 65_534)
+  }
+  const giving = vi.spyOn(fs, "lchownSync").mockImplementation(() => {
+    throw Object.assign(new Error("chown"), { code: "EPERM" })
+  })
+  yield* untilEnd(giving)
+  yield* done(lost, "restore", copy)
+  yield* done(path, "restore", copy, "--overwrite")
+  assert.strictEqual(yield* waitingIn(lost), 3)
+})
+
 it.scopedLive(
   "Where the folder cannot be synced, a copy and a restored database are in place, and that is said",
   function* () {
@@ -231,13 +265,7 @@ it.scopedLive(
     const syncing = vi.spyOn(fs, "fsyncSync").mockImplementation((descriptor) => {
       if (fs.fstatSync(descriptor).isDirectory()) throw Object.assign(new Error("sync"), { code: "EINVAL" })
     })
-    syncBuiltinESMExports()
-    yield* Effect.addFinalizer(() =>
-      Effect.sync(() => {
-        syncing.mockRestore()
-        syncBuiltinESMExports()
-      })
-    )
+    yield* untilEnd(syncing)
     const says = /is in its place, but its folder cannot be synced \(EINVAL\).*run sync\..*\.$/
     const fails = (...args: Parameters<typeof command>) =>
       Effect.map(command(...args), ({ err, exit }) => {

@@ -1,5 +1,5 @@
 /** The misconfigurations that an operator makes, with the verdict of `check`, its fix and its exit code for each. */
-import { writeFileSync } from "node:fs"
+import { existsSync, symlinkSync, writeFileSync } from "node:fs"
 import { beforeAll, describe, expect } from "vitest"
 import { it } from "../world/Test.ts"
 import { Effect, Fiber, type Scope, TestClock } from "effect"
@@ -100,6 +100,10 @@ const misconfigurations = [
     /is corrupt, or not a database \(SQLITE_NOTADB\)$/,
     (_, environment) => void writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
   ),
+  fails("database", /cannot be opened, read or written \(ENOTDIR\)$/, (_, environment) => {
+    writeFileSync(pathOf(environment), "")
+    return { MUSIC_DATABASE_PATH: `${pathOf(environment)}/music.sqlite` }
+  }),
   fails("database", /belongs to another program/, (_, environment) =>
     Effect.as(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"), undefined)
   ),
@@ -246,6 +250,16 @@ for (const { clock, found, line, seed, status: verdict } of misconfigurations)
     ])
     expect([status, exit]).toEqual([verdict, verdict === "FAIL" ? 1 : 0])
   })
+
+it.scoped("music-backend check judges the disk of the file that a link leads to", function* () {
+  const path = yield* newPath
+  // A file system without free space.
+  symlinkSync(existsSync("/proc/version") ? "/proc/version" : "/dev/null", path)
+  const { notPassed } = yield* check({ ...soundSettings, MUSIC_DATABASE_PATH: path })
+  expect(notPassed).toContainEqual(
+    expect.objectContaining({ name: "disk", found: expect.stringMatching(/^0 MB free/) })
+  )
+})
 
 it.scopedLive("music-backend check fails as a process where the disk takes no write", function* () {
   const path = yield* newPath

@@ -173,6 +173,14 @@ describe("A collector", () => {
     expect(lines.join()).toContain("ECONNREFUSED")
   })
 
+  it.scopedLive("whose answer is no JSON is logged without its text", function* () {
+    const { url } = yield* rawServer((_, response) => void response.end("secret-word"))
+    const { end, log, login } = yield* exporting(url)
+    yield* login()
+    yield* end
+    expect(log.join("\n")).toMatch(/^(?!.*secret-word).*OpenTelemetry: /s)
+  })
+
   it.scopedLive("that never answers delays neither a request nor the end of the process", function* () {
     const hanging = yield* rawServer(() => {})
     const { end, login } = yield* exporting(hanging.url, {

@@ -1,6 +1,6 @@
 /** Probes of the database: whether it can be used, takes a write, is whole and has room. They create and change nothing. */
 import { execFile } from "node:child_process"
-import { statfsSync } from "node:fs"
+import { existsSync, statfsSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, resolve } from "node:path"
 import * as Effect from "effect/Effect"
@@ -21,7 +21,8 @@ const megabytes = (bytes: number): string =>
 const leastFree = 20_000_000
 
 const judgeDisk = (file: string): Verdict => {
-  const { bavail, bsize } = statfsSync(dirname(file))
+  // A link may lead to another disk.
+  const { bavail, bsize } = statfsSync(existsSync(file) ? file : dirname(file))
   const found = `${megabytes(bavail * bsize)} free`
   return bavail * bsize < leastFree
     ? fail(`${found}: writes are refused, or will soon be`, "free space on the disk of MUSIC_DATABASE_PATH")

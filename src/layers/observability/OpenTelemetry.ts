@@ -41,9 +41,9 @@ const counted = (exporter: SpanExporter, log: (line: Effect.Effect<void>) => voi
 export const exportSpans: Layer.Layer<never> = Layer.unwrapEffect(
   Effect.map(Effect.runtime<never>(), (runtime) => {
     const log = Runtime.runSync(runtime)
-    // A refused value, in quotes, may be a secret.
+    // What it quotes is a refused value, which may be a secret, or the collector's text.
     const warn = (message: string): void =>
-      log(Effect.logWarning(`OpenTelemetry: ${message.replace(/(['"]).*\1/s, "…")}`))
+      log(Effect.logWarning(`OpenTelemetry: ${message.replace(/['"].*['"]/s, "…")}`))
     const logger = { error: warn, warn, info: constVoid, debug: constVoid, verbose: constVoid }
     diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true })
     const processor = new BatchSpanProcessor(counted(new OTLPTraceExporter(), log))

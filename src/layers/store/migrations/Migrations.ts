@@ -33,10 +33,10 @@ export const emptyWrite = (sql: SqlClient): Statements<void> =>
   )
 
 /**
- * Runs missing migrations, in the caller's transaction; does nothing to a database of this version or of a newer one. Not the library's
- * migrator, which begins transactions of its own and takes a failed insert of its row for a success.
+ * Runs missing migrations, in the caller's transaction; does nothing to a database of this version or of a newer one. Returns the number of
+ * the last one that it found. Not the library's migrator, which begins transactions of its own and takes a failed insert of its row for a success.
  */
-export const migrate = (sql: SqlClient): Statements<void> =>
+export const migrate = (sql: SqlClient): Statements<number> =>
   Effect.gen(function* () {
     yield* run(sql`
       CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
@@ -50,6 +50,7 @@ export const migrate = (sql: SqlClient): Statements<void> =>
       yield* run(sql`INSERT INTO ${sql(migrationsTable)} (migration_id, name) VALUES (${id}, ${name})`)
     }
     yield* emptyWrite(sql)
+    return latest
   })
 
 /** The number of the last migration that a database records, or 0, and the name of the first one. */
@@ -130,18 +131,19 @@ export const openSchema = (
       makeAccess(driver)("Store.migrate", transaction("schema", "Store.migrate", migrate(sql)))
     )
     const before = yield* recorded
-    yield* checkHistory(name, before).pipe(
+    const foundSchema = yield* checkHistory(name, before).pipe(
+      Effect.as(before.latest),
       Effect.catchIf(
         (failure) => migrates && canMigrate(failure),
         () =>
-          Effect.scoped(migration).pipe(
-            Effect.zipRight(recorded),
-            // A newer version may have migrated in between.
-            Effect.flatMap((after) => checkHistory(name, after))
+          Effect.zipLeft(
+            Effect.scoped(migration),
+            // Another process, also of a newer version, may have migrated in between.
+            Effect.flatMap(recorded, (after) => checkHistory(name, after))
           )
       )
     )
     // Only a write shows that the database is writable.
     if (migrates) yield* emptyWrite(sql).pipe(write("schema", "Store.open"))
-    return { ...database, foundSchema: before.latest }
+    return { ...database, foundSchema }
   })

@@ -96,9 +96,13 @@ const sync = (path: string, flags: "r" | "r+"): void => {
   closeSync(descriptor)
 }
 
-/** Moves the complete file to `target`. File and folder are synced: a rename survives a power cut only with its folder. */
-const publish = (partial: string, target: string): void => {
+/**
+ * Moves the complete file to `target`. File and folder are synced: a rename survives a power cut only with its folder. A new file fails with
+ * EEXIST where another one has the name.
+ */
+const publish = (partial: string, target: string, { isNew = false } = {}): void => {
   sync(partial, "r+")
+  if (isNew) closeSync(openSync(target, "wx", 0o600))
   renameSync(partial, target)
   Either.getOrThrowWith(
     Either.try(() => sync(dirname(target), "r")),
@@ -145,12 +149,8 @@ export const backup = (place: DatabasePlace, file: string) =>
     yield* refusePostgres(place)
     const target = resolve(file)
     const database = yield* locateFile(place.databasePath, false)
-    yield* failWhen(
-      existsSync(target),
-      `the file ${target}`,
-      "exists already",
-      "choose another name for the copy"
-    )
+    const taken = refuse(`the file ${target}`, "exists already", "choose another name for the copy")
+    if (existsSync(target)) return yield* taken
     // SQLite would read it as that of the copy, and find other data there than was checked.
     const log = ["-wal", "-journal"].map((suffix) => `${target}${suffix}`).find((file) => existsSync(file))
     yield* failWhen(
@@ -162,7 +162,11 @@ export const backup = (place: DatabasePlace, file: string) =>
     const partial = yield* partialFile(target)
     yield* copyDatabase(database, partial)
     const facts = yield* checkDatabase(partial, `the copy of ${nameOf(database)}`)
-    yield* operate(target, () => publish(partial, target))
+    yield* Effect.catchIf(
+      operate(target, () => publish(partial, target, { isNew: true })),
+      ({ code }) => code === "EEXIST",
+      () => taken
+    )
     return { ...facts, file: target }
   }).pipe(
     advise(
@@ -235,8 +239,10 @@ const moveCompanions = (from: string, to: string): void => {
  */
 const swap = (partial: string, target: string, aside: string): Stored<void> =>
   operate(target, () => {
-    keepOwner(partial, existsSync(target) ? target : dirname(target))
-    if (existsSync(target)) linkSync(target, aside)
+    if (existsSync(target)) {
+      keepOwner(partial, target)
+      linkSync(target, aside)
+    }
     moveCompanions(target, aside)
     publish(partial, target)
   }).pipe(
@@ -280,6 +286,8 @@ export const restore = (place: DatabasePlace, file: string, overwrite: boolean) 
     const unfiled = yield* Effect.scoped(onFile(partial, reconcile, { readonly: false }))
     const bytes = statSync(partial).size
     if (replaced) yield* lockDatabase(database)
+    // Only root can give it to another account, which may own the folder: a volume of Kubernetes belongs to root.
+    else yield* Effect.ignore(Effect.try(() => keepOwner(partial, dirname(database))))
     const at = new Date(yield* Clock.currentTimeMillis).toISOString().replaceAll(/[-:.]/g, "")
     const aside = `${database}.before-${at}`
     yield* swap(partial, database, aside)

@@ -58,8 +58,8 @@ export const createFile = (path: string): void => {
  */
 export const keepOwner = (file: string, other: string): void => {
   const { gid, uid } = statSync(other)
-  const own = lstatSync(file)
-  if (own.uid !== uid || own.gid !== gid) lchownSync(file, uid, gid)
+  // A group has no rights here, and only root may give a file to a foreign one.
+  if (lstatSync(file).uid !== uid) lchownSync(file, uid, gid)
 }
 
 /**
@@ -68,20 +68,22 @@ export const keepOwner = (file: string, other: string): void => {
  */
 export const locateFile = (path: string, create: boolean): Effect.Effect<string, StoreUnavailable> => {
   const database = nameOf(path)
-  if (!create && !existsSync(path))
-    return new StoreUnavailable({
-      database,
-      kind: "schema",
-      code: "ENOENT",
-      phrase: "does not exist",
-      advice: "set MUSIC_DATABASE_PATH to the server's file, or create one with music-backend migrate"
-    })
   return Effect.try({
     try: () => {
       if (create) createFile(resolve(path))
       return realpathSync(path)
     },
-    catch: toStoreUnavailable(database)
+    // One that this user may not see is not missing.
+    catch: (error) =>
+      errorCode(error) === "ENOENT" && !create
+        ? new StoreUnavailable({
+            database,
+            kind: "schema",
+            code: "ENOENT",
+            phrase: "does not exist",
+            advice: "set MUSIC_DATABASE_PATH to the server's file, or create one with music-backend migrate"
+          })
+        : toStoreUnavailable(database)(error)
   })
 }
 
