@@ -51,7 +51,10 @@ onBoth("Webhooks", ({ freshStore }) => {
     const store = yield* freshStore
     const { webhooks } = store
     yield* Effect.forEach(Object.values(people), store.recipients.activate)
-    assert.isTrue(yield* webhooks.receive(sampleEvent({ organisationUuid: null }), ["c:ana"]))
+    // The longest that the verifier lets through.
+    const longest = String.fromCodePoint(...Array.from({ length: 255 }, (_, at) => 0x10_000 + at * 997))
+    const named = { aggregateType: longest, aggregateId: longest }
+    assert.isTrue(yield* webhooks.receive(sampleEvent({ organisationUuid: null, ...named }), ["c:ana"]))
     deepStrictEqual(yield* active(store), Object.keys(people))
     const again = sampleEvent({ eventId: "again" })
     assert.isTrue(yield* webhooks.receive(again, ["c:ana", "c:nobody"]))
