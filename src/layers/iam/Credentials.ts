@@ -143,22 +143,21 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         const hasEnded = refusedUntil.has(access) || refusedUntil.has(refresh)
         const { receivedAt } = earlier ?? { receivedAt: unsafeMonotonicMillis(clock) }
         const tokens = [
-          { key: access, kind: "access", seconds: grant.expiresInSeconds },
-          { key: refresh, kind: "refresh", seconds: refreshTokenSeconds },
-          ...(spent === undefined ? [] : [{ key: spent, kind: "refresh", seconds: replaySeconds } as const])
-        ] as const
+          { key: access, seconds: grant.expiresInSeconds },
+          { key: refresh, seconds: refreshTokenSeconds },
+          ...(spent === undefined ? [] : [{ key: spent, seconds: replaySeconds }])
+        ]
         for (const { key } of tokens) {
           refusedUntil.delete(key)
           put(key, { login })
         }
         put(access, { login, receivedAt: hasEnded ? undefined : receivedAt, isCompleting: true })
         const now = clock.unsafeCurrentTimeMillis()
-        const rows = tokens.map(({ key, kind, seconds }) => ({
+        const rows = tokens.map(({ key, seconds }) => ({
           digest: sessionDigest(key),
-          kind,
           endsAt: now + seconds * 1_000
         }))
-        return within(sessions.remember(planeId(plane), login, rows))
+        return within(sessions.remember(login, rows))
       }),
     /** IAM confirmed it. A token that this service did not hand out is a login of its own, of the actor that IAM names. */
     confirm: (plane: Plane, key: string, publicId?: string | null): void => {

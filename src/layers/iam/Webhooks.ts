@@ -55,7 +55,7 @@ const readSigningTime = (secrets: Secrets, delivery: Delivery): Checked<number> 
 // Declared instead of Schema.Record, so that decoding does not copy the value.
 const JsonObject = Schema.declare(Predicate.isReadonlyRecord)
 const PositiveInt = Schema.Int.pipe(Schema.positive())
-/** What an index of either database takes; IAM's names and ids are far shorter. */
+/** Such as a UUID, or `c:ana` for an identity (identity-service.md 11.2). An index of either database takes it. */
 const Name = Schema.String.pipe(Schema.pattern(/^\P{Cc}{1,255}$/u))
 
 const eventFields = {
@@ -67,12 +67,7 @@ const eventFields = {
     Schema.filter((text) => !Number.isNaN(Date.parse(text)))
   ),
   aggregate: Schema.Struct(
-    {
-      type: Name,
-      // A UUID, or since 4.0 the text of an identity: `carbon.updated.v1` has "c:ana" (identity-service.md 11.2).
-      id: Name,
-      version: PositiveInt
-    },
+    { type: Name, id: Name, version: PositiveInt },
     { key: Schema.String, value: Schema.Unknown }
   )
 }
