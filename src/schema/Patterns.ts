@@ -10,6 +10,8 @@ export const testingSecretPattern = /^ask_[A-Za-z0-9_-]{43}$/
 export const idempotencyKeyPattern = /^[\x21-\x7e]{16,255}$/
 export const requestIdPattern = /^[A-Za-z0-9._-]{8,128}$/
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+/** RFC 3339 with any offset and an optional fraction: `Date.parse` alone also accepts local times and bare years. */
+export const rfc3339Pattern = /^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/
 
 /**
  * A UUID of version 7, made of a random one: it begins with the time, so that an index of such ids grows at its end, in pages that a database

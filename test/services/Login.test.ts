@@ -160,7 +160,6 @@ describe("registration at a login", () => {
     expect(yield* store.seen("loginOutcomes.record")).toEqual([
       [
         upstreamKey("login", production, callerKey("login")),
-        "production",
         LoginOutcome.Registration({ ting: session.ting, transient: false })
       ]
     ])

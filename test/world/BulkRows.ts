@@ -90,12 +90,11 @@ export const bulkStatements = (isSqlite: boolean, now: number, volumes: Volumes)
       'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 4 = 0 THEN 0 ELSE 1 END,
       ${spread(80 * day)}
     FROM ${series()}`,
-    `INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
-    SELECT ${hex(32, "login")}, 'production', '{"_tag":"Refusal","reason":"no_organization"}', 0, ${spread(20 * hour)}
+    `INSERT INTO login_outcomes (upstream_key, outcome, transient, recorded_at)
+    SELECT ${hex(32, "login")}, '{"_tag":"Refusal","reason":"no_organization"}', 0, ${spread(20 * hour)}
     FROM ${series()}`,
-    `INSERT INTO session_digests (digest, plane, kind, login, actor, ends_at)
-    SELECT ${hex(32, "digest")}, 'production', CASE WHEN i % 3 = 0 THEN 'access' ELSE 'refresh' END,
-      'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day)} + ${day}
+    `INSERT INTO session_digests (digest, login, actor, ends_at)
+    SELECT ${hex(32, "digest")}, 'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day)} + ${day}
     FROM ${series()}`,
     `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
     SELECT ${ordered("refused", spread(29 * day))}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day)}

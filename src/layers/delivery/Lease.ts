@@ -127,5 +127,5 @@ export const underLease =
         unavailable?.reason ?? Cause.pretty(end.cause)
       )
       const pausedUntil = (yield* Clock.currentTimeMillis) + (unavailable ? storePause : defectPause)
-      if (!settled) yield* release(pausedUntil, "the handler failed with a defect")
+      if (!settled) yield* release(pausedUntil, unavailable?.reason ?? "the handler failed with a defect")
     }).pipe(Effect.uninterruptible, Effect.annotateLogs({ delivery: delivery.id }))

@@ -19,8 +19,8 @@ import {
 } from "../upstream/UpstreamResponse.ts"
 
 /** Lower case, hyphenated. */
-export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
-export const Uuid = Schema.String.pipe(Schema.pattern(uuidPattern))
+export const canonicalUuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+export const Uuid = Schema.String.pipe(Schema.pattern(canonicalUuid))
 const nilUuid = "00000000-0000-0000-0000-000000000000"
 
 /** Absent and null are the same. Not an Option, which made the decoding of introspections three times as slow. */

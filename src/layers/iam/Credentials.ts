@@ -48,6 +48,8 @@ interface Login {
   /** Its name, the same after a restart and at other instances. */
   readonly login: string
   actor: string | null
+  /** Of a token that this service did not hand out: those of its login are not known. */
+  readonly isOfOne?: true
 }
 
 interface Known {
@@ -111,13 +113,16 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
       return isCompleting && receivedAt !== undefined && now < receivedAt + receiptMillis
     },
     /**
-     * Matches the tokens of the login of this token, and those of its plane whose login is not known; all of its plane, if that of this
-     * token is not known. IAM does not name what it ends.
+     * Matches the tokens of the login of this token, and those of its plane whose login is not known. IAM does not name what it ends. If the
+     * login of this token is not known, an answer in flight may be of it; those that are kept stay, because anybody can invent a token.
      */
-    inLoginOf: (plane: Plane, token: Redacted.Redacted): ((key: string) => boolean) => {
-      const name = loginOf(tokenKey(plane, token))?.login
-      return (key) =>
-        key.startsWith(`${planeId(plane)} `) && (name === undefined || (loginOf(key)?.login ?? name) === name)
+    inLoginOf: (plane: Plane, token: Redacted.Redacted) => {
+      const own = loginOf(tokenKey(plane, token))
+      return (key: string, isKept: boolean): boolean => {
+        const other = loginOf(key)
+        const isOfOwn = own === undefined ? !isKept : own.login === other?.login
+        return key.startsWith(`${planeId(plane)} `) && (isOfOwn || (other?.isOfOne ?? other === undefined))
+      }
     },
     /** Runs the call; before it looks in the store for a token that memory does not know. */
     recalling: <A, E>(key: string, call: Effect.Effect<A, E>): Effect.Effect<A, E> => {
@@ -143,27 +148,27 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
         const hasEnded = refusedUntil.has(access) || refusedUntil.has(refresh)
         const { receivedAt } = earlier ?? { receivedAt: unsafeMonotonicMillis(clock) }
         const tokens = [
-          { key: access, kind: "access", seconds: grant.expiresInSeconds },
-          { key: refresh, kind: "refresh", seconds: refreshTokenSeconds },
-          ...(spent === undefined ? [] : [{ key: spent, kind: "refresh", seconds: replaySeconds } as const])
-        ] as const
+          { key: access, seconds: grant.expiresInSeconds },
+          { key: refresh, seconds: refreshTokenSeconds },
+          ...(spent === undefined ? [] : [{ key: spent, seconds: replaySeconds }])
+        ]
         for (const { key } of tokens) {
           refusedUntil.delete(key)
           put(key, { login })
         }
         put(access, { login, receivedAt: hasEnded ? undefined : receivedAt, isCompleting: true })
         const now = clock.unsafeCurrentTimeMillis()
-        const rows = tokens.map(({ key, kind, seconds }) => ({
+        const rows = tokens.map(({ key, seconds }) => ({
           digest: sessionDigest(key),
-          kind,
           endsAt: now + seconds * 1_000
         }))
-        return within(sessions.remember(planeId(plane), login, rows))
+        return within(sessions.remember(login, rows))
       }),
     /** IAM confirmed it. A token that this service did not hand out is a login of its own, of the actor that IAM names. */
     confirm: (plane: Plane, key: string, publicId?: string | null): void => {
       const found = known.get(key)
-      const login = found?.login ?? { login: sessionDigest(key), actor: actorIn(plane, publicId) }
+      const own = { login: sessionDigest(key), actor: actorIn(plane, publicId), isOfOne: true } as const
+      const login = found?.login ?? own
       put(key, { login, receivedAt: found?.receivedAt })
     },
     recordRefusal,

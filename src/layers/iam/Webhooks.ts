@@ -11,11 +11,12 @@ import * as Predicate from "effect/Predicate"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { rfc3339Pattern } from "../../schema/Patterns.ts"
 import { sha256 } from "../../services/Digest.ts"
 import { type IamService, type WebhookEvent, WebhookRejected } from "../../services/Iam.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { expectAll, parseJson } from "../upstream/UpstreamResponse.ts"
-import { Uuid, uuidPattern } from "./Answers.ts"
+import { canonicalUuid, Uuid } from "./Answers.ts"
 
 type Delivery = Parameters<IamService["verifyWebhook"]>[0]
 type Secrets = SettingsValues["iam"]["webhookSecrets"]
@@ -54,23 +55,19 @@ const readSigningTime = (secrets: Secrets, delivery: Delivery): Checked<number> 
 // Declared instead of Schema.Record, so that decoding does not copy the value.
 const JsonObject = Schema.declare(Predicate.isReadonlyRecord)
 const PositiveInt = Schema.Int.pipe(Schema.positive())
+/** Such as a UUID, or `c:ana` for an identity (identity-service.md 11.2). An index of either database takes it. */
+const Name = Schema.String.pipe(Schema.pattern(/^\P{Cc}{1,255}$/u))
 
 const eventFields = {
   spec_version: Schema.Literal("1.0"),
   event_id: Uuid,
   event_type: Schema.String.pipe(Schema.pattern(/^(?:[a-z][a-z0-9_]*\.)+v[1-9]\d*$/)),
-  /** RFC 3339 with any offset and an optional fraction. */
   occurred_at: Schema.String.pipe(
-    Schema.pattern(/^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/),
+    Schema.pattern(rfc3339Pattern),
     Schema.filter((text) => !Number.isNaN(Date.parse(text)))
   ),
   aggregate: Schema.Struct(
-    {
-      type: Schema.NonEmptyString,
-      // A UUID, or since 4.0 the text of an identity: `carbon.updated.v1` has "c:ana" (identity-service.md 11.2).
-      id: Schema.NonEmptyString,
-      version: PositiveInt
-    },
+    { type: Name, id: Name, version: PositiveInt },
     { key: Schema.String, value: Schema.Unknown }
   )
 }
@@ -128,7 +125,7 @@ const readEnvelope = (value: unknown) =>
 /** The event of a delivery that was signed at a time; in seconds. `eventId` comes from the header. */
 const readEvent = (delivery: Delivery, signedAt: number, now: number): Checked<WebhookEvent> =>
   Either.gen(function* () {
-    const eventId = yield* readHeader(delivery, "x-silicon-iam-event-id", uuidPattern)
+    const eventId = yield* readHeader(delivery, "x-silicon-iam-event-id", canonicalUuid)
     yield* expectAll([Math.abs(now - signedAt) <= tolerance, "age"])
     const value = yield* Either.mapLeft(parseJson(delivery.body), () => "JSON")
     const { data, event, testing } = yield* readEnvelope(value)

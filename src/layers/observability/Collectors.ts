@@ -12,6 +12,7 @@ import { shareFor } from "../../services/combinators/Share.ts"
 import {
   deliveryKinds,
   deliveryStates,
+  pauseReasons,
   type SpoolCounts,
   Store,
   type StoreUnavailable,
@@ -20,7 +21,6 @@ import {
   trackerDestination
 } from "../../services/Store.ts"
 
-const pauseReasons = ["settings", "failure", "pace"] as const
 const checkStates = ["ok", "degraded", "failed", "off"] as const
 
 /** The value of one series now. */

@@ -85,8 +85,9 @@ export const makeShare = <A, E>(
         ),
       /** Later callers start anew, also while an execution is in flight; its result is not kept. */
       forget: (key: string): void => void executions.delete(key),
-      forgetWhere: (matches: (key: string) => boolean): void => {
-        for (const key of executions.keys()) if (matches(key)) executions.delete(key)
+      /** The same for keys of which some have ended, and are kept. */
+      forgetWhere: (matches: (key: string, hasEnded: boolean) => boolean): void => {
+        for (const [key, { hasEnded }] of executions) if (matches(key, hasEnded)) executions.delete(key)
       }
     }
   })

@@ -31,11 +31,13 @@ export const longestAhead = hour + 60_000
 /** Milliseconds: a write of the next seconds waits its turn, and is no pause. */
 const ownTurn = 10_000
 
+/** `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up. */
+export const pauseReasons = ["settings", "failure", "pace"] as const
+
 /** A destination that takes nothing now. */
 const DestinationPause = Schema.Struct({
   name: Schema.String,
-  /** `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up. */
-  reason: Schema.Literal("settings", "failure", "pace"),
+  reason: Schema.Literal(...pauseReasons),
   until: Whole,
   /** The failure that caused it; none for the pace. */
   lastFailure: OptionalText

@@ -5,7 +5,6 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { TingOutcome } from "../../schema/Session.ts"
 import type { UpstreamKey } from "../Iam.ts"
-import type { PlaneId } from "../Plane.ts"
 import type { Database } from "./Database.ts"
 import { overwritten, toFlag, valueOf, values, Whole } from "./Rows.ts"
 import { all, any, run } from "./Statements.ts"
@@ -32,13 +31,13 @@ const lifetime = 12 * 60 * 60 * 1_000
 
 export const makeLoginOutcomes = ({ read, sql, write }: Database) => ({
   /** Overwrites a refusal or a transient registration; the first lasting registration stays. */
-  record: (key: UpstreamKey, plane: PlaneId, outcome: LoginOutcome) =>
+  record: (key: UpstreamKey, outcome: LoginOutcome) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) => {
       const transient = toFlag(outcome._tag === "Refusal" || outcome.transient)
       // A late attempt must not change what a replay answers.
       return run(sql`
-        INSERT INTO login_outcomes (upstream_key, plane, outcome, transient, recorded_at)
-        VALUES (${key}, ${plane}, ${JSON.stringify(outcome)}, ${transient}, ${now})
+        INSERT INTO login_outcomes (upstream_key, outcome, transient, recorded_at)
+        VALUES (${key}, ${JSON.stringify(outcome)}, ${transient}, ${now})
         ON CONFLICT (upstream_key) DO UPDATE SET ${overwritten(sql, "outcome", "transient", "recorded_at")}
         WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`).pipe(
         write(lane, "LoginOutcomes.record")

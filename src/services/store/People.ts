@@ -125,7 +125,6 @@ type StoredLogin = typeof StoredLogin.Type
 
 export interface StoredToken {
   readonly digest: string
-  readonly kind: "access" | "refresh"
   /** Milliseconds since the epoch. */
   readonly endsAt: number
 }
@@ -133,10 +132,10 @@ export interface StoredToken {
 /** Digests of the tokens that logins and refreshes handed out. A row only ranks a call in the budget for IAM. */
 export const makeSessionDigests = ({ read, sql, write }: Database) => ({
   /** A token that is stored already keeps its login and the earlier one of its ends. */
-  remember: (plane: PlaneId, { actor, login }: StoredLogin, tokens: ReadonlyArray<StoredToken>) =>
+  remember: ({ actor, login }: StoredLogin, tokens: ReadonlyArray<StoredToken>) =>
     // A replay states the times of an issue that was earlier.
     run(sql`
-      INSERT INTO session_digests ${values(sql, ...tokens.map((token) => ({ ...token, plane, login, actor })))}
+      INSERT INTO session_digests ${values(sql, ...tokens.map((token) => ({ ...token, login, actor })))}
       ON CONFLICT (digest) DO UPDATE SET
         actor = COALESCE(excluded.actor, session_digests.actor),
         ends_at = CASE

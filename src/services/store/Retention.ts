@@ -6,7 +6,7 @@ import * as Num from "effect/Number"
 import * as Schema from "effect/Schema"
 import type { Database, Lane } from "./Database.ts"
 import { changeSums, CountedRow, isAnonymous } from "./ReportRows.ts"
-import { countRemoved, removedColumns, removedRows } from "./SpoolAdmission.ts"
+import { countRemoved, isFree, removedColumns, removedRows } from "./SpoolAdmission.ts"
 import { all, count, run, type Statements } from "./Statements.ts"
 
 const RemovedReport = Schema.Struct({ ...CountedRow.fields, id: Schema.String })
@@ -77,8 +77,8 @@ export const makeRetention = ({ sql, write }: Database) => {
     /** Leased entries will be settled, and must not be counted twice. */
     telemetry: (before: number) =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
-        const notLeased = sql`(lease_until IS NULL OR lease_until <= ${now})`
-        const oldest = removeOldest(["spool", "sequence", "accepted_at", notLeased], before, removedColumns)
+        const rule = ["spool", "sequence", "accepted_at", isFree(sql, now)] as const
+        const oldest = removeOldest(rule, before, removedColumns)
         const expired = Effect.tap(removedRows(oldest), (rows) => countRemoved(sql, rows, "expired"))
         return Effect.map(expired, ({ length }) => length).pipe(write("spool", "Retention.telemetry"))
       }),

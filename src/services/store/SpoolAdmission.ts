@@ -1,5 +1,6 @@
 /** What the spool takes of the telemetry that is offered, and the sums by table that change with its rows. */
 import type { SqlClient } from "@effect/sql/SqlClient"
+import type { Fragment } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
@@ -7,6 +8,7 @@ import type * as Scope from "effect/Scope"
 import * as Struct from "effect/Struct"
 import type { TableRecord } from "../Tables.ts"
 import type { Database } from "./Database.ts"
+import { longestAhead } from "./Destinations.ts"
 import { makeGroups } from "./Groups.ts"
 import { values, Whole } from "./Rows.ts"
 import { all, inChunks, run, runInChunks, type Statements } from "./Statements.ts"
@@ -65,6 +67,10 @@ const changeCounts = <A extends { readonly table: string }>(
   return run(sql`
     INSERT INTO spool_counts ${sql.insert(changes)} ON CONFLICT (table_name) DO UPDATE SET ${sql.literal(added.join(", "))}`)
 }
+
+/** Condition for rows that no process holds; also under a lease of a clock that was ahead. */
+export const isFree = (sql: SqlClient, now: number): Fragment =>
+  sql`(lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${now + longestAhead})`
 
 const RemovedRow = Schema.Struct({
   recordId: Schema.String,

@@ -7,6 +7,7 @@ import type { Database } from "./Database.ts"
 import { overwritten, Table, valueOf, values, Whole } from "./Rows.ts"
 import {
   countRemoved,
+  isFree,
   makeOffer,
   readCounts,
   removedColumns,
@@ -67,7 +68,7 @@ export const makeTelemetrySpool = (database: Database, wakeUp: () => void) => {
         const oldest = yield* Effect.forEach(tables, (table) =>
           candidates(sql`
             SELECT sequence, bytes FROM spool
-            WHERE table_name = ${table} AND (lease_until IS NULL OR lease_until <= ${now})
+            WHERE table_name = ${table} AND ${isFree(sql, now)}
             ORDER BY sequence LIMIT ${count}`)
         )
         const chosen = takeWithin(oldest.flat().sort(bySequence).slice(0, count), bytes)

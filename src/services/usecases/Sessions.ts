@@ -20,7 +20,7 @@ import { retryTransient } from "../combinators/Retry.ts"
 import { iamFailures, planeFailure } from "../combinators/UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "../combinators/UpstreamPlaces.ts"
 import { countReplay } from "../Metrics.ts"
-import { environmentIdOf, type Plane, planeId, Production, type TestingPlane } from "../Plane.ts"
+import { environmentIdOf, type Plane, Production, type TestingPlane } from "../Plane.ts"
 import { LoginOutcome, Store } from "../Store.ts"
 import { logAndMapStoreFailure, writeBestEffort } from "../StoreFailures.ts"
 import { Notifications, recipientOf } from "./Notifications.ts"
@@ -160,10 +160,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       return { credential, actor: actor.value, membership, introspection } satisfies Caller
     })
 
-    const recordOutcome = (plane: Plane, key: UpstreamKey, outcome: LoginOutcome) =>
-      loginOutcomes
-        .record(key, planeId(plane), outcome)
-        .pipe(writeBestEffort("Outcome of a login not recorded"))
+    const recordOutcome = (key: UpstreamKey, outcome: LoginOutcome) =>
+      loginOutcomes.record(key, outcome).pipe(writeBestEffort("Outcome of a login not recorded"))
 
     /** Where the record cannot be read, the login succeeds without a registration. */
     const findOutcome = (key: UpstreamKey) =>
@@ -184,7 +182,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       key: Redacted.Redacted,
       reason: string
     ) {
-      yield* recordOutcome(plane, upstreamKey("login", plane, key), LoginOutcome.Refusal({ reason }))
+      yield* recordOutcome(upstreamKey("login", plane, key), LoginOutcome.Refusal({ reason }))
       yield* revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key))
       return yield* reason === "no_organization" ? noOrganisation() : new Failure("reconsent_required")
     })
@@ -202,7 +200,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
             transient: failureTable[failure.code].retryable
           })
         }),
-        Effect.tap((registration) => recordOutcome(plane, key, LoginOutcome.Registration(registration))),
+        Effect.tap((registration) => recordOutcome(key, LoginOutcome.Registration(registration))),
         Effect.map(({ ting }) => ting)
       )
 

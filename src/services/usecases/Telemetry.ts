@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Failure, refuseField } from "../../schema/Failure.ts"
-import { orderedUuid, uuidPattern } from "../../schema/Patterns.ts"
+import { orderedUuid, rfc3339Pattern, uuidPattern } from "../../schema/Patterns.ts"
 import { clientTables, type TableName, type TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { Plane } from "../Plane.ts"
 import { redactObject } from "../text/Redaction.ts"
@@ -23,15 +23,12 @@ const recordLimit = 270_336
 /** Bytes that an event counts besides its content, for its row and keys: most of what a small one takes. */
 const bytesBeside = 250
 
-// RFC 3339; Date.parse alone also accepts local times and bare years.
-const rfc3339 = /^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/
-
 const readClaimedTime = (event: Event): number => {
   const metadata = event.metadata
   if (typeof metadata !== "object" || metadata === null || !("occurred_at" in metadata)) return Number.NaN
   const at = metadata.occurred_at
   if (typeof at === "number") return at
-  return typeof at === "string" && rfc3339.test(at) ? Date.parse(at) : Number.NaN
+  return typeof at === "string" && rfc3339Pattern.test(at) ? Date.parse(at) : Number.NaN
 }
 
 /** The event's own time when it is plausible, else the time of receipt; milliseconds since the epoch. */

@@ -166,6 +166,15 @@ describe("A worker", () => {
     expect(yield* states).toEqual({ delivered: 2 })
   })
 
+  it.scoped("says with a delivery that the database failed", function* () {
+    const { admit, delivery, pass, start } = yield* makeHarness
+    const report = yield* admit()
+    const around: Around = (call, operation) => (operation === "destinations.reserveWrite" ? away : call)
+    yield* start("tracker", { around })
+    yield* pass(2)
+    expect((yield* delivery(report)).lastFailure).toEqual(Option.some("The database does not answer"))
+  })
+
   it.scoped("is not stopped by the pause and the write of a clock that was days ahead", function* () {
     const { admit, filed, now, pass, start, store } = yield* makeHarness
     const ahead = now() + 3 * day

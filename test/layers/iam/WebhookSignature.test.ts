@@ -88,12 +88,14 @@ const accepted: ReadonlyArray<Delivery> = [
   delivery(w1, { keyVersion: "2", signature: sign(w1, String(sentAt), nextSecret) }),
   delivery(sized(1_048_576)),
   delivery(w1With({ occurred_at: "2026-09-25t10:15:30-02:30" })),
+  delivery(w1With({ aggregate: { type: "x".repeat(255), id: "\u{1d538}".repeat(255), version: 1 } })),
   delivery(testing(aggregate({ environment_id: environmentId, generation: 1 })))
 ]
 
 /** Members of W1 that are wrong, and such of the metadata and of the whole of a testing delivery. */
 const ofW1 = `{"spec_version":"1.1"} {"event_id":"${environmentId}"} {"event_type":"carbon.updated"} {"event_type":"carbon..v1"}
   {"event_type":"carbon.updated.v01"} {"data":[]} {"aggregate":{"type":"carbon","id":"c:ana","version":0}}
+  {"aggregate":{"type":"carbon","id":"c:\\u0000","version":1}} {"aggregate":{"type":"${"x".repeat(256)}","id":"c:ana","version":1}}
   {"occurred_at":"2026-13-25T10:15:30Z"} {"occurred_at":"2026-09-25T10:15:30"} {"organization_id":"acme"}`
 const ofMetadata = `{"x":1} {"generation":0} {"environment_id":null,"generation":null} {"event_id":"${environmentId}"}`
 const ofTest = `{"x":1} {"testing_key":"${"K".repeat(31)}"} {"testing_key":"${"K".repeat(31)}-"} {"testing_key":"${"K".repeat(33)}"} {"data":null}`

@@ -51,8 +51,8 @@ const play = (kind: Kind, writes: ReadonlyArray<Write>) =>
     const path = yield* kind.ownPath
     const { sessionDigests, webhooks } = yield* kind.openStore(path)
     for (const actor of failures)
-      yield* sessionDigests.remember("production", { login: actor, actor }, [
-        { digest: actor, kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
+      yield* sessionDigests.remember({ login: actor, actor }, [
+        { digest: actor, endsAt: Number.MAX_SAFE_INTEGER }
       ])
     yield* kind.rawQuery(path, refuse(kind.name))
     const fibers = yield* Effect.forEach(writes, (one) =>

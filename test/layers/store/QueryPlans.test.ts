@@ -47,7 +47,7 @@ const everyOperation = (store: StoreService) =>
     const key = "key" as UpstreamKey
     const registered = LoginOutcome.Registration({ ting: { subscribed: true }, transient: false })
     const login = { login: "login", actor: "actor" }
-    const token = { digest: "access", kind: "access", endsAt: now + hour } as const
+    const token = { digest: "access", endsAt: now + hour }
     const fresh = Array.from({ length: 150 }, (_, index) =>
       sampleEntry(`fresh${index}`, { acceptedAt: now, eventAt: now })
     )
@@ -61,9 +61,9 @@ const everyOperation = (store: StoreService) =>
       recipients.activate({ ...ana, subscriptionId: "sub" }),
       recipients.isActive(ana),
       recipients.deactivate(ana, now),
-      loginOutcomes.record(key, "production", registered),
+      loginOutcomes.record(key, registered),
       loginOutcomes.find(key),
-      sessionDigests.remember("production", login, [token]),
+      sessionDigests.remember(login, [token]),
       sessionDigests.find("access"),
       sessionDigests.forgetToken("access"),
       sessionDigests.forgetLogin("login"),

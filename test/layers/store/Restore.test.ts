@@ -59,8 +59,8 @@ onBoth("After a restore", ({ freshPath, name, rawQuery, withStore }) => {
           yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
         yield* rawQuery(place, "UPDATE deliveries SET lease_until = 9, fence = 1 WHERE subject = 'leased'")
         yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
-        yield* store.sessionDigests.remember("production", { login: "login", actor: null }, [
-          { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
+        yield* store.sessionDigests.remember({ login: "login", actor: null }, [
+          { digest: "digest", endsAt: Number.MAX_SAFE_INTEGER }
         ])
         return { leased, untouched: yield* untouched(store) }
       })

@@ -22,7 +22,6 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
   `
     CREATE TABLE login_outcomes (
       upstream_key TEXT NOT NULL PRIMARY KEY,
-      plane TEXT NOT NULL,
       outcome TEXT NOT NULL,
       transient INTEGER NOT NULL,
       recorded_at BIGINT NOT NULL
@@ -149,9 +148,7 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
   `CREATE INDEX deliveries_by_subject ON deliveries (subject, kind)`,
   `CREATE INDEX deliveries_by_creation ON deliveries (created_at, id)`,
   `CREATE INDEX deliveries_open ON deliveries (created_at) WHERE kind = 'report' AND finished_at IS NULL`,
-  // Other ended deliveries stay for as long as their reports: an index of both would read all of them before the first that may go.
   `CREATE INDEX deliveries_delivered ON deliveries (finished_at) WHERE state = 'delivered'`,
-  `CREATE INDEX deliveries_not_delivered ON deliveries (finished_at) WHERE state IN ('failed', 'discarded')`,
 
   `
     CREATE TABLE destinations (
@@ -172,8 +169,6 @@ export default (sql: SqlClient): ReadonlyArray<string> => [
   `
     CREATE TABLE session_digests (
       digest TEXT NOT NULL PRIMARY KEY,
-      plane TEXT NOT NULL,
-      kind TEXT NOT NULL,
       login TEXT NOT NULL,
       actor TEXT,
       ends_at BIGINT NOT NULL

@@ -11,7 +11,7 @@ import { type Driver, makeAccess, makeDatabase } from "../../../services/store/D
 import baseline from "./0001_baseline.ts"
 
 /** A baseline that is changed before the first release gets another name here: databases of any other name are refused. */
-const baselineName = "baseline_5"
+const baselineName = "baseline_6"
 
 /** In order. The next one is added with the next id, and only adds, so that an older process can run beside it. */
 const migrations = [{ id: 1, name: baselineName, statements: baseline }]
@@ -41,7 +41,6 @@ export const migrate = (sql: SqlClient): Statements<number> =>
     yield* run(sql`
       CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
         migration_id INTEGER NOT NULL PRIMARY KEY,
-        created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
         name TEXT NOT NULL
       )`)
     const { latest } = yield* recordedSchema(sql)

@@ -9,11 +9,7 @@ import { onBoth } from "../Stores.ts"
 const first = { login: "first", actor: "ana" }
 const second = { login: "second", actor: null }
 
-const token = (digest: string, endsAt = 10_000, kind: StoredToken["kind"] = "access"): StoredToken => ({
-  digest,
-  endsAt,
-  kind
-})
+const token = (digest: string, endsAt = 10_000): StoredToken => ({ digest, endsAt })
 
 const foundOf = ({ find }: SessionDigests, digests: ReadonlyArray<string>) =>
   Effect.map(Effect.forEach(digests, find), (logins) =>
@@ -24,8 +20,8 @@ onBoth("SessionDigests", ({ freshPath, freshStore, openStore, rawQuery }) => {
   it.scoped("finds the login of a token until it ends", function* () {
     const { sessionDigests } = yield* freshStore
     yield* TestClock.setTime(1_000)
-    yield* sessionDigests.remember("production", first, [token("a"), token("b", 20_000, "refresh")])
-    yield* sessionDigests.remember("env-1", second, [token("c")])
+    yield* sessionDigests.remember(first, [token("a"), token("b", 20_000)])
+    yield* sessionDigests.remember(second, [token("c")])
     deepStrictEqual(yield* sessionDigests.find("a"), Option.some(first))
     deepStrictEqual(yield* sessionDigests.find("c"), Option.some(second))
     deepStrictEqual(yield* sessionDigests.find("stranger"), Option.none())
@@ -42,12 +38,12 @@ onBoth("SessionDigests", ({ freshPath, freshStore, openStore, rawQuery }) => {
     function* () {
       const place = yield* freshPath
       const { sessionDigests } = yield* openStore(place)
-      yield* sessionDigests.remember("production", second, [token("a"), token("b", 20_000)])
-      yield* sessionDigests.remember("production", { login: "other", actor: "ana" }, [
+      yield* sessionDigests.remember(second, [token("a"), token("b", 20_000)])
+      yield* sessionDigests.remember({ login: "other", actor: "ana" }, [
         token("a", 5_000),
         token("b", 30_000)
       ])
-      yield* sessionDigests.remember("production", second, [token("b", 40_000)])
+      yield* sessionDigests.remember(second, [token("b", 40_000)])
       const rows = yield* rawQuery(
         place,
         "SELECT digest, login, actor, ends_at FROM session_digests ORDER BY digest"
@@ -62,13 +58,13 @@ onBoth("SessionDigests", ({ freshPath, freshStore, openStore, rawQuery }) => {
   // What forgets others: test/faults/StoredSessions.test.ts.
   it.scoped("forgets the actors that a webhook names, once", function* () {
     const { sessionDigests, webhooks } = yield* freshStore
-    yield* sessionDigests.remember("production", { ...second, actor: "bob" }, [token("a"), token("b")])
+    yield* sessionDigests.remember({ ...second, actor: "bob" }, [token("a"), token("b")])
     const expected = { others: ["second", "second"], bob: [undefined, undefined] }
     for (const [actor, logins] of Object.entries(expected)) {
       yield* webhooks.receive(sampleEvent({ eventId: actor }), [], ["someone", actor])
       deepStrictEqual(yield* foundOf(sessionDigests, ["a", "b"]), logins)
     }
-    yield* sessionDigests.remember("production", { ...second, actor: "bob" }, [token("a")])
+    yield* sessionDigests.remember({ ...second, actor: "bob" }, [token("a")])
     yield* webhooks.receive(sampleEvent({ eventId: "bob" }), [], ["bob"])
     deepStrictEqual(yield* foundOf(sessionDigests, ["a"]), ["second"])
   })

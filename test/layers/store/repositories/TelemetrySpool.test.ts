@@ -71,7 +71,12 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery }) => {
         refused: [{ recordId: "x", code: "invalid" }]
       })
       deepStrictEqual(ids(yield* lease({ now: until - 1 })), [])
-      deepStrictEqual(ids(yield* lease({ now: until })), ["a", "b", "c", "d"])
+      // A clock that was ahead wrote a lease of more than an hour and a minute.
+      const ahead = until + 3_660_000
+      for (const leaseUntil of [ahead + 1, ahead])
+        deepStrictEqual(ids(yield* lease({ now: until, leaseUntil })), ["a", "b", "c", "d"])
+      deepStrictEqual(ids(yield* lease({ now: until })), [])
+      assert.strictEqual(yield* retention.telemetry(1_001), 4)
     }
   )
 
