@@ -15,8 +15,8 @@ import { findSession, type Found, healedEvent, infoOf } from "./SessionRecord.ts
 import type { SessionParts } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 
-const unsavedHint = (more: string) =>
-  `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
+const unsavedHint =
+  "The login succeeded, but its session could not be stored: make the store writable and log in with the same token within 10 minutes."
 
 // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
 export const makeLogin = ({ calls, report, slot }: SessionParts) => {
@@ -68,8 +68,7 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       return save(session, scope.noted.sent?.at ?? 0).catch((cause: unknown) => {
         const failure = failureOf(cause)
         if (failure.code !== "store_failed") return Promise.reject(cause)
-        const hint = unsavedHint(isKeyRandom ? ` and the idempotencyKey ${key}` : "")
-        return Promise.reject(withFacts(failure, { hint, retryable: true }))
+        return Promise.reject(withFacts(failure, { hint: unsavedHint, retryable: true }))
       })
     })
   }
