@@ -1,11 +1,13 @@
 /** The promise client and the Effect client against the real server. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import { Effect, Layer } from "effect"
+import { Effect, Exit, Layer } from "effect"
 import { afterAll, beforeAll, describe, expect } from "vitest"
 import { MusicClient, withMetadata } from "../../client/effect.ts"
 import { type ClientEvent, createMusicClient, newIdempotencyKey } from "../../client/index.ts"
 import { createTelemetry } from "../../client/telemetry.ts"
 import { it } from "../world/Test.ts"
+import { defaults, storeWith, systemError } from "./support/ClientWorld.ts"
+import { makeService, never } from "./support/Service.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 const message = "Playback stops after a seek near the end of a track."
@@ -119,3 +121,36 @@ describe("The client as a service", () => {
     expect(bench.attempts("ended", "/api/v1/telemetry")).toBe(1)
   })
 })
+
+it.live(
+  "A call of the service has the caller's signal and content type, and no cause in the JSON of its failure",
+  () => {
+    const { answers, fetch, requests } = makeService()
+    const sessionStore = storeWith(() => ({ load: () => Promise.reject(systemError("EACCES")) }))
+    const leaving = new AbortController()
+    answers.hang = () => {
+      leaving.abort()
+      return never()
+    }
+    return Effect.gen(function* () {
+      const client = yield* MusicClient
+      const options = {
+        session: "none",
+        headers: { "Content-Type": "application/merge-patch+json" }
+      } as const
+      yield* client.request("PATCH", "/x", { ...options, body: {} })
+      expect(requests[0]?.headers.get("content-type")).toBe("application/merge-patch+json")
+      const left = yield* Effect.exit(client.request("GET", "/hang", { ...options, signal: leaving.signal }))
+      expect(Exit.isInterrupted(left)).toBe(true)
+      expect(Exit.isInterrupted(yield* Effect.exit(client.status({ signal: leaving.signal })))).toBe(true)
+      const wrong = yield* Effect.flip(client.version({ signal: {} as never }))
+      expect(wrong).toMatchObject({ _tag: "InvalidInput", details: { fields: [{ path: "signal" }] } })
+      const failure = yield* Effect.flip(client.me())
+      expect(failure).toMatchObject({ _tag: "StoreFailed", cause: systemError("EACCES") })
+      expect(JSON.parse(JSON.stringify(failure))).not.toHaveProperty("cause")
+    }).pipe(
+      Effect.provide(Layer.provide(MusicClient.layer({ ...defaults, sessionStore }), FetchHttpClient.layer)),
+      Effect.provideService(FetchHttpClient.Fetch, fetch)
+    )
+  }
+)
