@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore } from "../../../client/index.ts"
 import { failed, gate, loggedIn, makeClient, ok, storeWith, systemError } from "../support/ClientWorld.ts"
-import { json, life, never, pairOf } from "../support/Service.ts"
+import { type Answer, failure, life, never } from "../support/Service.ts"
 
 afterEach(() => void vi.useRealTimers())
 
@@ -48,8 +48,8 @@ describe("Forgetting a session", () => {
 })
 
 describe("A forgotten session does not come back", () => {
-  /** A program that holds the lock while its refresh is in flight, or while its save of the new pair has begun. */
-  const refreshing = async (part: "request" | "save" = "request") => {
+  /** A program that holds the lock while its refresh is in flight, while it saves a session for that, or once the new pair is proven. */
+  const refreshing = async (part: "request" | "save" | "proof" = "request") => {
     const inner = memorySessionStore()
     const begun = gate<void>()
     const proceed = gate<void>()
@@ -61,7 +61,8 @@ describe("A forgotten session does not come back", () => {
     const sessionStore = storeWith(
       ({ save }) => ({
         save: async (slot, session) => {
-          if (isSlow && part === "save") await wait()
+          const isProof = session.refresh_token === "ort_2" && session.spent_refresh_token === undefined
+          if (isSlow && (part === "save" || (part === "proof" && isProof))) await wait()
           await save(slot, session)
         }
       }),
@@ -69,9 +70,9 @@ describe("A forgotten session does not come back", () => {
     )
     const first = makeClient({ sessionStore })
     await first.client.login("oac_1")
-    first.answers.refresh = async () => {
+    first.answers.refresh = async (right) => {
       if (part === "request") await wait()
-      return json(pairOf(2))
+      return right()
     }
     isSlow = true
     first.pass(life)
@@ -92,12 +93,25 @@ describe("A forgotten session does not come back", () => {
     expect(logouts()).toMatchObject([{ reason: "replaced" }])
   })
 
-  it.each(["request", "save"] as const)("with a refresh of the same client, at its %s", async (part) => {
-    const { call, client, logouts, proceed, stored } = await refreshing(part)
+  it.each<readonly ["request" | "save", Answer | undefined]>([
+    ["request", undefined],
+    ["save", undefined],
+    ["save", () => failure(403, "forbidden")]
+  ])("with a refresh of the same client, at its %s", async (part, answer) => {
+    const { answers, call, client, logouts, proceed, stored } = await refreshing(part)
+    if (answer !== undefined) answers.refresh = answer
     expect(await client.logout(forget)).toMatchObject(ok)
     proceed()
     expect(await call).toMatchObject(failed("not_logged_in"))
     expect(await stored()).toBeNull()
     expect(logouts()).toHaveLength(1)
+  })
+
+  it("with the proof of a new pair", async () => {
+    const { call, client, proceed, stored } = await refreshing("proof")
+    expect(await client.logout(forget)).toMatchObject(ok)
+    proceed()
+    expect(await call).toMatchObject(ok)
+    await expect.poll(stored).toBeNull()
   })
 })
