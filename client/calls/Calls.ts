@@ -140,7 +140,7 @@ export const makeCalls = (
     const runAttempt = (attempt: number, milliseconds: number) =>
       new Promise<Read<A>>((resolve) => {
         const { method } = request
-        const { path } = call.endpoint
+        const path = call.endpoint.path.replace(/\?.*$/, "")
         report({ type: "request", ...{ call: call.call, requestId, attempt }, method, path })
         const begun = time.monotonic()
         const { randomKey: before } = scope.noted
