@@ -139,12 +139,11 @@ export const makeCalls = (
     /** One exchange of at most some milliseconds. Never rejects. */
     const runAttempt = (attempt: number, milliseconds: number) =>
       new Promise<Read<A>>((resolve) => {
-        const { method } = request
         const path = call.endpoint.path.replace(/\?.*$/, "")
-        report({ type: "request", ...{ call: call.call, requestId, attempt }, method, path })
+        report({ type: "request", ...{ call: call.call, requestId, attempt }, method: request.method, path })
         const begun = time.monotonic()
         const { randomKey: before } = scope.noted
-        scope.noted.sent = { requestId, at: begun }
+        scope.noted.sent = { requestId, at: { monotonic: begun, wall: time.now() } }
         // The caller must be given it to repeat the call.
         if (call.isKeyRandom === true) scope.noted.randomKey = call.idempotencyKey
         const controller = new AbortController()

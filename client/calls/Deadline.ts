@@ -23,6 +23,12 @@ export interface Deadline {
   hint?: string | undefined
 }
 
+/** Milliseconds on both clocks: the monotonic one may rest while the machine sleeps, and the wall clock may be stepped. */
+export interface Moment {
+  readonly monotonic: number
+  readonly wall: number
+}
+
 /** One call of a program. */
 export interface Scope {
   readonly deadline: Deadline
@@ -33,8 +39,7 @@ export interface Scope {
   /** Of the call's exchanges: that of the success, and the latest request that was sent. */
   readonly noted: {
     metadata: Metadata
-    /** `at` is on the monotonic clock. */
-    sent?: { readonly requestId: string; readonly at: number }
+    sent?: { readonly requestId: string; readonly at: Moment }
     /** The random key of requests that may have taken effect. */
     randomKey?: string | undefined
   }

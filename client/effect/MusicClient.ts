@@ -72,9 +72,8 @@ class Failure extends Data.Error<{ readonly code: string }> {
 }
 
 const toFailure = (error: MusicError): MusicFailure => {
-  const { response } = error
   const failure = new Failure(error)
-  if (response !== undefined) Object.defineProperty(failure, "response", { value: response })
+  if (error.response !== undefined) Object.defineProperty(failure, "response", { value: error.response })
   // The members are those of the error's own code.
   return failure as unknown as MusicFailure
 }

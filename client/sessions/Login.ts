@@ -6,7 +6,7 @@ import type { LoginOptions, LogoutOptions } from "../Options.ts"
 import type { LoginInfo, LogoutInfo } from "../Types.ts"
 import { ignore, isText } from "../Values.ts"
 import type { AnswerOf } from "../calls/Endpoints.ts"
-import { type Deadline, type Scope, until } from "../calls/Deadline.ts"
+import { type Deadline, type Moment, type Scope, until } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import { inTime } from "../calls/Time.ts"
@@ -48,12 +48,12 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
     if (before.same !== undefined) return infoOfLogin(before.same)
 
     /** What was received has time to be saved, also after the deadline and when the caller has left. */
-    const save = async (session: AnswerOf<"login">, sentAt: number) => {
+    const save = async (session: AnswerOf<"login">, sent: Moment | undefined) => {
       // The lock may have been broken during the call: the store may hold a newer session.
       const after = await find(name, slt)
       if (after.same !== undefined) return infoOfLogin(after.same)
       const kept = { login_key: name, ting: session.ting }
-      const stored = await slot.save(session, kept, sentAt, after.stored?.refresh_token ?? null)
+      const stored = await slot.save(session, kept, sent, after.stored?.refresh_token ?? null)
       slot.noteEnd(undefined)
       if (after.corrupt !== undefined) report(healedEvent(after.corrupt))
       report({ type: "logged_in", session: infoOf(stored) })
@@ -65,7 +65,7 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       const isKeyRandom = given === undefined && digest === undefined
       const facts = { uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }
       const session = await slot.check(await calls.run("login", scope, facts))
-      return save(session, scope.noted.sent?.at ?? 0).catch((cause: unknown) => {
+      return save(session, scope.noted.sent?.at).catch((cause: unknown) => {
         const failure = failureOf(cause)
         if (failure.code !== "store_failed") return Promise.reject(cause)
         return Promise.reject(withFacts(failure, { hint: unsavedHint, retryable: true }))

@@ -6,7 +6,7 @@ import type { LoggedOutReason } from "../Types.ts"
 import { ignore, isGiven } from "../Values.ts"
 import type { Session } from "../Contract.ts"
 import type { Calls } from "../calls/Calls.ts"
-import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
+import { type Deadline, type Moment, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
 import { inTime, type Time, untilAborted } from "../calls/Time.ts"
@@ -167,12 +167,13 @@ export const makeSessionSlot = (
 
   return {
     find,
-    /** Saves a session; `sentAt` is the monotonic time of its request. `replaced`: see `SessionStore.save`. */
-    save: async (session: Session, kept: KeptMembers, sentAt: number, replaced: string | null) => {
-      const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
+    /** Saves a session; `sent` is the time of its request. `replaced`: see `SessionStore.save`. */
+    save: async (session: Session, kept: KeptMembers, sent: Moment | undefined, replaced: string | null) => {
+      const { monotonic, wall } = sent ?? { monotonic: 0, wall: 0 }
+      const obtainedAt = Math.round(Math.min(wall, time.now() - (time.monotonic() - monotonic)))
       const stored = toStored(session, await name(), obtainedAt, kept)
       await write(stored, replaced)
-      receipt = { token: stored.access_token, at: sentAt }
+      receipt = { token: stored.access_token, at: monotonic }
       return stored
     },
     /** Rejects when the stored session could not be replaced now; changes nothing. */

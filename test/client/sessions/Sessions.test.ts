@@ -28,6 +28,22 @@ it.each<readonly [string, boolean, number, number, number]>([
   expect(calls()).toEqual(refreshes ? ["refresh", "me", "me"] : ["me", "me"])
 })
 
+it("A pair that was received before the machine slept is not taken for a new one, so its rotation is not requested again", async () => {
+  const { answers, client, keys, pass, service, step } = await loggedIn()
+  pass(life)
+  answers.refresh = (right) => {
+    const answer = right()
+    delete answers.refresh
+    service.expire(life / second)
+    step(day)
+    return answer
+  }
+  expect(await client.me()).toMatchObject(ok)
+  // The identity service knows a key for a day: after that it takes the repetition for a theft.
+  const sent = keys().filter((key) => key !== null)
+  expect([sent.length, new Set(sent).size]).toEqual([2, 2])
+})
+
 it("Another program with the same store knows the age of a token; a time in the future is none", async () => {
   const { again, calls, pass, requests, step } = await loggedIn()
   await again().me()
