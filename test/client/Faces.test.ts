@@ -1,6 +1,6 @@
 /** The promise client and the Effect client against the real server. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import { Effect, Exit, Layer } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import { afterAll, beforeAll, describe, expect } from "vitest"
 import { MusicClient, withMetadata } from "../../client/effect.ts"
 import { type ClientEvent, createMusicClient, newIdempotencyKey } from "../../client/index.ts"
@@ -122,35 +122,22 @@ describe("The client as a service", () => {
   })
 })
 
-it.live(
-  "A call of the service has the caller's signal and content type, and no cause in the JSON of its failure",
-  () => {
-    const { answers, fetch, requests } = makeService()
-    const sessionStore = storeWith(() => ({ load: () => Promise.reject(systemError("EACCES")) }))
-    const leaving = new AbortController()
-    answers.hang = () => {
-      leaving.abort()
-      return never()
-    }
-    return Effect.gen(function* () {
-      const client = yield* MusicClient
-      const options = {
-        session: "none",
-        headers: { "Content-Type": "application/merge-patch+json" }
-      } as const
-      yield* client.request("PATCH", "/x", { ...options, body: {} })
-      expect(requests[0]?.headers.get("content-type")).toBe("application/merge-patch+json")
-      const left = yield* Effect.exit(client.request("GET", "/hang", { ...options, signal: leaving.signal }))
-      expect(Exit.isInterrupted(left)).toBe(true)
-      expect(Exit.isInterrupted(yield* Effect.exit(client.status({ signal: leaving.signal })))).toBe(true)
-      const wrong = yield* Effect.flip(client.version({ signal: {} as never }))
-      expect(wrong).toMatchObject({ _tag: "InvalidInput", details: { fields: [{ path: "signal" }] } })
-      const failure = yield* Effect.flip(client.me())
-      expect(failure).toMatchObject({ _tag: "StoreFailed", cause: systemError("EACCES") })
-      expect(JSON.parse(JSON.stringify(failure))).not.toHaveProperty("cause")
-    }).pipe(
-      Effect.provide(Layer.provide(MusicClient.layer({ ...defaults, sessionStore }), FetchHttpClient.layer)),
-      Effect.provideService(FetchHttpClient.Fetch, fetch)
-    )
-  }
-)
+it.scopedLive("A call as an effect has its own signal and content type, and no cause in JSON", function* () {
+  const { answers, fetch, requests } = makeService()
+  const sessionStore = storeWith(() => ({ load: () => Promise.reject(systemError("EACCES")) }))
+  const layer = Layer.provide(MusicClient.layer({ ...defaults, sessionStore }), FetchHttpClient.layer)
+  const context = yield* Effect.provideService(Layer.build(layer), FetchHttpClient.Fetch, fetch)
+  const client = Context.get(context, MusicClient)
+  const headers = { "content-type": "application/merge-patch+json" }
+  yield* client.request("PATCH", "/x", { session: "none", headers, body: {} })
+  expect(Object.fromEntries(requests[0]?.headers ?? [])).toMatchObject(headers)
+  answers.version = never
+  const isLeft = <A, E>(call: Effect.Effect<A, E>) => Effect.map(Effect.exit(call), Exit.isInterrupted)
+  expect(yield* isLeft(client.version({ signal: AbortSignal.timeout(50) }))).toBe(true)
+  expect(yield* isLeft(client.status({ signal: AbortSignal.abort() }))).toBe(true)
+  const wrong = yield* Effect.flip(client.version({ signal: {} as never }))
+  expect(wrong).toMatchObject({ _tag: "InvalidInput", details: { fields: [{ path: "signal" }] } })
+  const failure = yield* Effect.flip(client.me())
+  expect(failure).toMatchObject({ _tag: "StoreFailed", cause: systemError("EACCES") })
+  expect(JSON.parse(JSON.stringify(failure))).not.toHaveProperty("cause")
+})

@@ -28,20 +28,18 @@ it.each<readonly [string, boolean, number, number, number]>([
   expect(calls()).toEqual(refreshes ? ["refresh", "me", "me"] : ["me", "me"])
 })
 
-it("A pair that was received before the machine slept is not taken for a new one, so its rotation is not requested again", async () => {
-  const { answers, client, keys, pass, service, step } = await loggedIn()
+it("A pair that was received before the machine slept is no new one: its rotation is not requested again", async () => {
+  // The identity service knows a key for a day, and takes a later repetition for a theft.
+  const { client, keys, once, pass, service, step } = await loggedIn()
   pass(life)
-  answers.refresh = (right) => {
+  once("refresh", (right) => {
     const answer = right()
-    delete answers.refresh
     service.expire(life / second)
     step(day)
     return answer
-  }
+  })
   expect(await client.me()).toMatchObject(ok)
-  // The identity service knows a key for a day: after that it takes the repetition for a theft.
-  const sent = keys().filter((key) => key !== null)
-  expect([sent.length, new Set(sent).size]).toEqual([2, 2])
+  expect(new Set(keys())).toHaveProperty("size", keys().length - 1)
 })
 
 it("Another program with the same store knows the age of a token; a time in the future is none", async () => {
