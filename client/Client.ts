@@ -22,7 +22,7 @@ import type {
   Status,
   TingRequest
 } from "./Types.ts"
-import { isGiven, isText } from "./Values.ts"
+import { copied, isGiven, isText } from "./Values.ts"
 import { type CallFacts, type Calls, makeCalls } from "./calls/Calls.ts"
 import { makeRun, type Run } from "./calls/Deadline.ts"
 import type {
@@ -182,20 +182,21 @@ export const makeClient = (
     me: (call) => run(call, (scope) => signed.callSigned("me", call, scope, () => ({ isQuick: true }))),
     subscribe: (call) =>
       run(call, (scope) => signed.callSigned("subscribe", call, scope, () => ({ payload: {} }))),
-    ting: (ting, call) =>
-      run(call, (scope) =>
-        typeof ting !== "object" || ting === null
+    ting: (given, call) =>
+      run(call, (scope) => {
+        const ting = copied(given)
+        return typeof ting !== "object" || ting === null
           ? failWith(invalidInput("ting", "must be an object with type, key and data"))
           : signed.callSigned("ting", call, scope, ({ actor }) => ({
               payload: { ...ting, key: completeKey(ting.key, actor.public_id) }
             }))
-      ),
+      }),
     report: (payload, call) =>
       run(call, (scope) => {
         const facts = {
           isKeyRandom: !isGiven(call?.idempotencyKey),
           idempotencyKey: call?.idempotencyKey ?? newIdempotencyKey(),
-          payload: payload ?? {}
+          payload: copied(payload) ?? {}
         }
         const send = (signature?: Signature) => calls.run("report", scope, { ...facts, ...signature })
         return call?.anonymous === true ? send() : signed.withOptionalSession(call, scope, send)

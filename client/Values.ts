@@ -24,6 +24,9 @@ export const tried = <A>(run: () => A): A | undefined => {
   }
 }
 
+/** A JSON value as it is now, whatever the program changes later. What is no JSON stays itself: the composing of the request refuses it. */
+export const copied = <A>(value: A): A => tried((): A => JSON.parse(JSON.stringify(value))) ?? value
+
 export const ignore = (): undefined => undefined
 
 /** A promise that is resolved from outside. */

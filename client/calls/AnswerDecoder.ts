@@ -155,9 +155,7 @@ const isPage = ({ headers }: WireHead): boolean => /html/i.test(headers["content
 const readValue = <A>({ answer }: Endpoint<A>, { headers, status }: WireHead, json: unknown) => {
   // A later service may answer more than nothing.
   if (answer === "empty")
-    return json === undefined || !(isPage({ headers, status }) || isEnvelope(json))
-      ? { value: undefined as A }
-      : undefined
+    return isPage({ headers, status }) || isEnvelope(json) ? undefined : { value: undefined as A }
   if (answer !== "raw") return answer(json) ? { value: json } : undefined
   const value: RawAnswer = { status, headers: present(headers) as RawAnswer["headers"], body: json }
   // `raw` is declared for endpoints of this type only.

@@ -1,5 +1,4 @@
 /** The service's calls: composed, sent with retries inside a deadline, and reported. */
-import { present } from "../Values.ts"
 import type { ReportEvent } from "../Events.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import type { Send, WireAnswer } from "../Transport.ts"
@@ -10,7 +9,7 @@ import { type AnswerOf, type EndpointName, endpoints } from "./Endpoints.ts"
 import { newIdempotencyKey } from "./RandomKey.ts"
 import { addressOf, type CallRequest, composeRequest, packageVersion, readHook } from "./Requests.ts"
 import { onAbort, sleep, type Time } from "./Time.ts"
-import { clientFailure, failWith, withFacts, withKey } from "../failures/Failures.ts"
+import { clientFailure, failWith, withFacts } from "../failures/Failures.ts"
 
 /** Exponential backoff: the pauses double. */
 export interface Backoff {
@@ -109,8 +108,6 @@ export const makeCalls = (
     if ("code" in hooked) return failWith(hooked)
     const request = composeRequest(options, address, requestId, call, { ...hooked.headers, ...scope.headers })
     if ("code" in request) return failWith(request)
-    // The caller must be given it to repeat the call.
-    const key = call.isKeyRandom === true ? call.idempotencyKey : undefined
 
     /** Attaches the ids and times of the exchange to its failure, and reports it. */
     const finish = (attempt: number, begun: number, { answer, result }: Outcome<A>): Read<A> => {
@@ -142,11 +139,13 @@ export const makeCalls = (
     /** One exchange of at most some milliseconds. Never rejects. */
     const runAttempt = (attempt: number, milliseconds: number) =>
       new Promise<Read<A>>((resolve) => {
-        const { method } = request
-        const { path } = call.endpoint
-        report({ type: "request", ...{ call: call.call, requestId, attempt }, method, path })
+        const path = call.endpoint.path.replace(/\?.*$/, "")
+        report({ type: "request", ...{ call: call.call, requestId, attempt }, method: request.method, path })
         const begun = time.monotonic()
-        scope.noted.sent = { requestId, at: begun, ...present({ randomKey: key }) }
+        const { randomKey: before } = scope.noted
+        scope.noted.sent = { requestId, at: { monotonic: begun, wall: time.now() } }
+        // The caller must be given it to repeat the call.
+        if (call.isKeyRandom === true) scope.noted.randomKey = call.idempotencyKey
         const controller = new AbortController()
         let isOver = false
         const end = (outcome: Outcome<A>) => {
@@ -154,7 +153,9 @@ export const makeCalls = (
           isOver = true
           cancel()
           letGo()
-          resolve(finish(attempt, begun, outcome))
+          const read = finish(attempt, begun, outcome)
+          if ("code" in read && !mayHaveTakenEffect(read)) scope.noted.randomKey = before
+          resolve(read)
           controller.abort()
         }
         const fail = (result: MusicError) => end({ result })
@@ -194,8 +195,7 @@ export const makeCalls = (
     }
 
     const result = await retried()
-    if ("value" in result) return result.value
-    return failWith(key !== undefined && mayHaveTakenEffect(result) ? withKey(result, key) : result)
+    return "value" in result ? result.value : failWith(result)
   }
 
   return {

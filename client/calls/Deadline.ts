@@ -23,6 +23,12 @@ export interface Deadline {
   hint?: string | undefined
 }
 
+/** Milliseconds on both clocks: the monotonic one may rest while the machine sleeps, and the wall clock may be stepped. */
+export interface Moment {
+  readonly monotonic: number
+  readonly wall: number
+}
+
 /** One call of a program. */
 export interface Scope {
   readonly deadline: Deadline
@@ -33,8 +39,9 @@ export interface Scope {
   /** Of the call's exchanges: that of the success, and the latest request that was sent. */
   readonly noted: {
     metadata: Metadata
-    /** `at` is on the monotonic clock. */
-    sent?: { readonly requestId: string; readonly at: number; readonly randomKey?: string }
+    sent?: { readonly requestId: string; readonly at: Moment }
+    /** The random key of requests that may have taken effect. */
+    randomKey?: string | undefined
   }
 }
 
@@ -108,9 +115,9 @@ export const makeRun =
       const working = inTime(time, milliseconds + grace, work(scope), () => timedOut(deadline))
       return { ok: true, value: await untilAborted(signal, working), metadata: noted.metadata }
     } catch (cause) {
-      if (!signal.aborted) return refused(failureOf(cause))
-      const { randomKey, requestId = null } = noted.sent ?? {}
-      const failure = clientFailure("aborted", { requestId, cause: signal.reason })
+      const { randomKey, sent } = noted
+      const aborted = { requestId: sent?.requestId ?? null, cause: signal.reason }
+      const failure = signal.aborted ? clientFailure("aborted", aborted) : failureOf(cause)
       return refused(randomKey === undefined ? failure : withKey(failure, randomKey))
     }
   }

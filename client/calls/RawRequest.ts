@@ -1,6 +1,6 @@
 /** Calls that this version does not know. Plain functions. */
 import type { ErrorOf, RawAnswer, RawRequest } from "../Types.ts"
-import { isGiven } from "../Values.ts"
+import { copied, isGiven } from "../Values.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { connectionHeader, isPlain, ownHeader } from "./Requests.ts"
 import { invalidInput } from "../failures/Failures.ts"
@@ -116,7 +116,7 @@ export const checkRawCall = (
     session,
     isRead,
     headers: headers.sent,
-    ...(body === undefined ? {} : { payload: body }),
+    ...(body === undefined ? {} : { payload: copied(body) }),
     // The composing of the request refuses a key that is no text.
     ...(isGiven(key) ? { idempotencyKey: key as string } : {})
   }

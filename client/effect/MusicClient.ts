@@ -1,5 +1,4 @@
 /** The promise client's methods as effects: results become failures with a tag, and an interruption is the caller's signal. */
-import { present } from "../Values.ts"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -73,9 +72,8 @@ class Failure extends Data.Error<{ readonly code: string }> {
 }
 
 const toFailure = (error: MusicError): MusicFailure => {
-  const { cause, response } = error
-  const failure = new Failure({ ...error, ...present({ cause }) })
-  if (response !== undefined) Object.defineProperty(failure, "response", { value: response })
+  const failure = new Failure(error)
+  if (error.response !== undefined) Object.defineProperty(failure, "response", { value: error.response })
   // The members are those of the error's own code.
   return failure as unknown as MusicFailure
 }
@@ -101,11 +99,10 @@ const sendWith = (client: HttpClient.HttpClient, runtime: Runtime.Runtime<never>
   // The tracer would add `b3`, which the service's CORS does not allow.
   const untraced = HttpClient.withTracerDisabledWhen(client, () => true)
   const fetch: Fetch = async (url, { body, headers, method = "GET", signal, ...init } = {}) => {
-    const plain = HttpClientRequest.make(method as HttpMethod)(url, { headers: headers as never })
-    const request =
-      typeof body === "string" ? HttpClientRequest.bodyText(plain, body, "application/json") : plain
+    const plain = HttpClientRequest.make(method as HttpMethod)(url)
+    const request = typeof body === "string" ? HttpClientRequest.bodyText(plain, body) : plain
     const exchange = untraced
-      .execute(request)
+      .execute(HttpClientRequest.setHeaders(request, headers as never))
       .pipe(Effect.provideService(FetchHttpClient.RequestInit, init), Effect.either)
     const answer = await Runtime.runPromise(runtime)(exchange, signal ? { signal } : {})
     if (answer._tag === "Left") return Promise.reject(answer.left.cause)
@@ -158,26 +155,31 @@ const toEffect = (
   return (...given) =>
     Effect.gen(function* () {
       const headers = yield* traceHeaders
-      const answer = yield* Effect.promise(async (signal) =>
-        method(
+      const options = given[at]
+      const own: unknown = Object(options).signal
+      const answer = yield* Effect.promise(async (interruption) => {
+        // The core refuses what is no signal.
+        const signal =
+          own instanceof AbortSignal ? AbortSignal.any([own, interruption]) : (own ?? interruption)
+        return method(
           ...Array.from({ length: at }, (_, index) => given[index]),
-          typeof given[at] === "object" || given[at] === undefined
-            ? { ...given[at], signal, [carriedHeaders]: headers }
-            : given[at]
+          typeof options === "object" || options === undefined
+            ? { ...options, signal, [carriedHeaders]: headers }
+            : options
         )
-      )
-      if (typeof answer === "object" && answer !== null && "state" in answer && "error" in answer)
-        return { ...answer, error: toFailure(answer.error as MusicError) }
-      if (!isResult(answer)) return answer
+      })
+      const error: MusicError | undefined = Object(answer).error
+      if (error?.code === "aborted") return yield* Effect.interrupt
+      if (!isResult(answer))
+        return error === undefined ? answer : { ...Object(answer), error: toFailure(error) }
       if (answer.ok) {
         const exchange = yield* FiberRef.get(exchangeOf)
         if (exchange !== undefined) exchange.metadata = answer.metadata
         return answer.value
       }
-      const { error } = answer
-      return error.code === "client_defect"
-        ? yield* Effect.die(error.cause)
-        : yield* Effect.fail(toFailure(error))
+      return answer.error.code === "client_defect"
+        ? yield* Effect.die(answer.error.cause)
+        : yield* Effect.fail(toFailure(answer.error))
     })
 }
 

@@ -6,7 +6,7 @@ import type { LoginOptions, LogoutOptions } from "../Options.ts"
 import type { LoginInfo, LogoutInfo } from "../Types.ts"
 import { ignore, isText } from "../Values.ts"
 import type { AnswerOf } from "../calls/Endpoints.ts"
-import { type Deadline, type Scope, until } from "../calls/Deadline.ts"
+import { type Deadline, type Moment, type Scope, until } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { newIdempotencyKey } from "../calls/RandomKey.ts"
 import { inTime } from "../calls/Time.ts"
@@ -15,8 +15,8 @@ import { findSession, type Found, healedEvent, infoOf } from "./SessionRecord.ts
 import type { SessionParts } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 
-const unsavedHint = (more: string) =>
-  `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
+const unsavedHint =
+  "The login succeeded, but its session could not be stored: make the store writable and log in with the same token within 10 minutes."
 
 // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
 export const makeLogin = ({ calls, report, slot }: SessionParts) => {
@@ -48,12 +48,12 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
     if (before.same !== undefined) return infoOfLogin(before.same)
 
     /** What was received has time to be saved, also after the deadline and when the caller has left. */
-    const save = async (session: AnswerOf<"login">, sentAt: number) => {
+    const save = async (session: AnswerOf<"login">, sent: Moment | undefined) => {
       // The lock may have been broken during the call: the store may hold a newer session.
       const after = await find(name, slt)
       if (after.same !== undefined) return infoOfLogin(after.same)
       const kept = { login_key: name, ting: session.ting }
-      const stored = await slot.save(session, kept, sentAt, after.stored?.refresh_token ?? null)
+      const stored = await slot.save(session, kept, sent, after.stored?.refresh_token ?? null)
       slot.noteEnd(undefined)
       if (after.corrupt !== undefined) report(healedEvent(after.corrupt))
       report({ type: "logged_in", session: infoOf(stored) })
@@ -65,11 +65,10 @@ export const makeLogin = ({ calls, report, slot }: SessionParts) => {
       const isKeyRandom = given === undefined && digest === undefined
       const facts = { uncertain: true, idempotencyKey: key, isKeyRandom, payload: { slt } }
       const session = await slot.check(await calls.run("login", scope, facts))
-      return save(session, scope.noted.sent?.at ?? 0).catch((cause: unknown) => {
+      return save(session, scope.noted.sent?.at).catch((cause: unknown) => {
         const failure = failureOf(cause)
         if (failure.code !== "store_failed") return Promise.reject(cause)
-        const hint = unsavedHint(isKeyRandom ? ` and the idempotencyKey ${key}` : "")
-        return Promise.reject(withFacts(failure, { hint, retryable: true }))
+        return Promise.reject(withFacts(failure, { hint: unsavedHint, retryable: true }))
       })
     })
   }

@@ -7,7 +7,7 @@ import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import type { ErrorOf, LoggedOutReason, MusicError } from "../Types.ts"
 import type { Session } from "../Contract.ts"
 import { type Backoff, isRetryable, pauseAfter, worthwhile } from "../calls/Calls.ts"
-import { type Deadline, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
+import { type Deadline, type Moment, ownScope, type Scope, until, within } from "../calls/Deadline.ts"
 import { deriveKey } from "../calls/Digest.ts"
 import { sleep } from "../calls/Time.ts"
 import { clientFailure, failureOf, failWith, isOver, withFacts } from "../failures/Failures.ts"
@@ -37,7 +37,7 @@ interface UnsavedPair {
   /** The refresh token that was spent for it. */
   readonly from: string
   readonly session: Session
-  readonly sentAt: number
+  readonly sent: Moment | undefined
 }
 
 /**
@@ -97,7 +97,7 @@ export const makeSessionRefresh = (
       idempotencyKey: await deriveKey("refresh", from),
       payload: { refresh_token: from }
     })
-    return { from, session: await slot.check(session, actor), sentAt: scope.noted.sent?.at ?? 0 }
+    return { from, session: await slot.check(session, actor), sent: scope.noted.sent?.at }
   }
 
   /**
@@ -163,7 +163,7 @@ export const makeSessionRefresh = (
     const kept = { login_key, ting, spent_refresh_token: pair.from }
     let saved: StoredSession
     try {
-      saved = await slot.save(pair.session, kept, pair.sentAt, refresh_token)
+      saved = await slot.save(pair.session, kept, pair.sent, refresh_token)
     } catch (cause) {
       // Another program may have broken the lock while this one was suspended.
       return (await loadIfChanged(stored, clears)) ?? Promise.reject(cause)

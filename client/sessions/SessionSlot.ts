@@ -6,7 +6,7 @@ import type { LoggedOutReason } from "../Types.ts"
 import { ignore, isGiven } from "../Values.ts"
 import type { Session } from "../Contract.ts"
 import type { Calls } from "../calls/Calls.ts"
-import { type Deadline, type Scope, within } from "../calls/Deadline.ts"
+import { type Deadline, type Moment, type Scope, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/Digest.ts"
 import { addressOf } from "../calls/Requests.ts"
 import { inTime, type Time, untilAborted } from "../calls/Time.ts"
@@ -102,6 +102,18 @@ export const makeSessionSlot = (
     return stored
   }
 
+  const clear = (aside = false, replaced?: string): Promise<void> => {
+    clears += 1
+    return asked((slot) => noteWrite((async () => store.clear(slot, aside, replaced))(), null))
+  }
+
+  /** Saves a session again, unless another one was stored meanwhile, or it was forgotten: not every store compares. */
+  const saveAgain = async (stored: StoredSession): Promise<void> => {
+    const before = clears
+    if ((await find())?.refresh_token === stored.refresh_token) await write(stored, stored.refresh_token)
+    if (clears !== before) await clear()
+  }
+
   const age = (session: StoredSession): number => {
     const byWall = time.now() - session.obtained_at
     const byReceipt = receipt?.token === session.access_token ? time.monotonic() - receipt.at : Number.NaN
@@ -155,28 +167,22 @@ export const makeSessionSlot = (
 
   return {
     find,
-    /** Saves a session; `sentAt` is the monotonic time of its request. `replaced`: see `SessionStore.save`. */
-    save: async (session: Session, kept: KeptMembers, sentAt: number, replaced: string | null) => {
-      const obtainedAt = Math.round(time.now() - (time.monotonic() - sentAt))
+    /** Saves a session; `sent` is the time of its request. `replaced`: see `SessionStore.save`. */
+    save: async (session: Session, kept: KeptMembers, sent: Moment | undefined, replaced: string | null) => {
+      const { monotonic, wall } = sent ?? { monotonic: 0, wall: 0 }
+      const obtainedAt = Math.round(Math.min(wall, time.now() - (time.monotonic() - monotonic)))
       const stored = toStored(session, await name(), obtainedAt, kept)
       await write(stored, replaced)
-      receipt = { token: stored.access_token, at: sentAt }
+      receipt = { token: stored.access_token, at: monotonic }
       return stored
     },
     /** Rejects when the stored session could not be replaced now; changes nothing. */
     probe: (stored: StoredSession): Promise<void> =>
-      store.probe === undefined
-        ? write(stored, stored.refresh_token)
-        : asked((slot) => store.probe?.(slot, stored)),
-    /** Saves a session without the token that was spent for it, unless another one was stored meanwhile: not every store compares. */
-    confirm: async ({ spent_refresh_token: _, ...stored }: StoredSession): Promise<void> => {
-      if ((await find())?.refresh_token === stored.refresh_token) await write(stored, stored.refresh_token)
-    },
+      store.probe === undefined ? saveAgain(stored) : asked((slot) => store.probe?.(slot, stored)),
+    /** Forgets the token that was spent for a session. */
+    confirm: ({ spent_refresh_token: _, ...stored }: StoredSession): Promise<void> => saveAgain(stored),
     /** `aside`: the service has refused the session. `replaced`: see `SessionStore.clear`. */
-    clear: (aside = false, replaced?: string): Promise<void> => {
-      clears += 1
-      return asked((slot) => noteWrite((async () => store.clear(slot, aside, replaced))(), null))
-    },
+    clear,
     /** How often this client has cleared the slot, also without the lock. */
     clears: () => clears,
     /** Milliseconds since the request for the tokens; infinite when no clock knows it. */

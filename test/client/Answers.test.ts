@@ -161,14 +161,16 @@ describe("An answer outside the contract", () => {
 
   it("is a page or a failure for a call without an answer, and nothing else", async () => {
     const { answers, calls, client, provoke } = await about("logout")
-    provoke(() => new Response("<html>Sign in</html>"))
-    expect(await client.logout()).toMatchObject(unexpected("not_json", { retryable: true }))
+    for (const page of ["<html>Sign in</html>", ""]) {
+      provoke(() => new Response(page, { headers: { "content-type": "text/html" } }))
+      expect(await client.logout()).toMatchObject(unexpected("not_json", { retryable: true }))
+    }
     answers.logout = () => json({ error: { code: "forbidden", message: "m" } })
     expect(await client.logout()).toMatchObject(unexpected("outside_contract", { retryable: false }))
     expect(await client.session()).toMatchObject(kept)
     answers.logout = () => json({ accepted: true }, {}, 202)
     expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true } })
-    expect(calls()).toEqual(["logout", "logout", "logout"])
+    expect(calls()).toEqual(["logout", "logout", "logout", "logout"])
   })
 
   const whole = JSON.stringify(examples["system.readyz"].response)

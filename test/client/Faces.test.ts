@@ -1,11 +1,13 @@
 /** The promise client and the Effect client against the real server. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import { Effect, Layer } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import { afterAll, beforeAll, describe, expect } from "vitest"
 import { MusicClient, withMetadata } from "../../client/effect.ts"
 import { type ClientEvent, createMusicClient, newIdempotencyKey } from "../../client/index.ts"
 import { createTelemetry } from "../../client/telemetry.ts"
 import { it } from "../world/Test.ts"
+import { defaults, storeWith, systemError } from "./support/ClientWorld.ts"
+import { makeService, never } from "./support/Service.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 const message = "Playback stops after a seek near the end of a track."
@@ -118,4 +120,24 @@ describe("The client as a service", () => {
     )
     expect(bench.attempts("ended", "/api/v1/telemetry")).toBe(1)
   })
+})
+
+it.scopedLive("A call as an effect has its own signal and content type, and no cause in JSON", function* () {
+  const { answers, fetch, requests } = makeService()
+  const sessionStore = storeWith(() => ({ load: () => Promise.reject(systemError("EACCES")) }))
+  const layer = Layer.provide(MusicClient.layer({ ...defaults, sessionStore }), FetchHttpClient.layer)
+  const context = yield* Effect.provideService(Layer.build(layer), FetchHttpClient.Fetch, fetch)
+  const client = Context.get(context, MusicClient)
+  const headers = { "content-type": "application/merge-patch+json" }
+  yield* client.request("PATCH", "/x", { session: "none", headers, body: {} })
+  expect(Object.fromEntries(requests[0]?.headers ?? [])).toMatchObject(headers)
+  answers.version = never
+  const isLeft = <A, E>(call: Effect.Effect<A, E>) => Effect.map(Effect.exit(call), Exit.isInterrupted)
+  expect(yield* isLeft(client.version({ signal: AbortSignal.timeout(50) }))).toBe(true)
+  expect(yield* isLeft(client.status({ signal: AbortSignal.abort() }))).toBe(true)
+  const wrong = yield* Effect.flip(client.version({ signal: {} as never }))
+  expect(wrong).toMatchObject({ _tag: "InvalidInput", details: { fields: [{ path: "signal" }] } })
+  const failure = yield* Effect.flip(client.me())
+  expect(failure).toMatchObject({ _tag: "StoreFailed", cause: systemError("EACCES") })
+  expect(JSON.parse(JSON.stringify(failure))).not.toHaveProperty("cause")
 })

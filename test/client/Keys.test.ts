@@ -3,7 +3,7 @@ import { createHash } from "node:crypto"
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { newIdempotencyKey } from "../../client/index.ts"
 import { idempotencyKeyPattern, uuidPattern } from "../../src/schema/Patterns.ts"
-import { makeClient, type Method, methods, testingKey } from "./support/ClientWorld.ts"
+import { loggedIn, makeClient, type Method, methods, testingKey } from "./support/ClientWorld.ts"
 import { failure, json, life, loginOf, never, pairOf, responses } from "./support/Service.ts"
 
 afterEach(() => void vi.unstubAllGlobals())
@@ -100,6 +100,17 @@ it.each([methods.report, methods.request, login])(
     expect(result.error).toMatchObject({ code: "aborted", requestId, details: { idempotencyKey }, hint })
   }
 )
+
+it("A random key is named when the answer before a refusal was lost, whatever ends the call", async () => {
+  const { answers, client, keys, once } = await loggedIn()
+  answers.refresh = () => failure(403, "forbidden")
+  once("reports", () => {
+    once("reports", () => failure(401, "unauthenticated"))
+    return new Response("", { status: 502 })
+  })
+  const result = await client.report({ message: "m" })
+  expect(result.error).toMatchObject({ code: "forbidden", details: { idempotencyKey: keys()[0] } })
+})
 
 it("No key is named when the service refused, and none that is derived", async () => {
   const { answers, client } = makeClient()

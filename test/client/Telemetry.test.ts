@@ -206,12 +206,8 @@ it("With telemetry off nothing is queued, and every call says so", async () => {
 })
 
 const failingOnce = () => {
-  let isFirst = true
-  return () => {
-    const failing = isFirst
-    isFirst = false
-    return failing ? Promise.reject(new Error("own fault")) : {}
-  }
+  const failures = [() => Promise.reject(new Error("own fault"))]
+  return () => failures.pop()?.() ?? {}
 }
 it.each<readonly [string, Parameters<typeof start>[0], Response | undefined]>([
   ["whose request hook fails once, so nothing is sent", { onRequest: failingOnce() }, undefined],

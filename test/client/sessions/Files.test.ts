@@ -105,12 +105,7 @@ it("Clients that share a folder refresh its session once together", async () => 
 it("A program that was suspended before its save, and so lost its lock, does not replace a newer pair, and continues with that", async () => {
   let suspended = async () => {}
   const sessionStore = storeWith(
-    ({ save }) => ({
-      save: async (slot, session, replaced) => {
-        await suspended()
-        return save(slot, session, replaced)
-      }
-    }),
+    ({ save }) => ({ save: (...given) => suspended().then(() => save(...given)) }),
     storeOfFolder()
   )
   const first = await loggedIn({ sessionStore, lock: openLock })

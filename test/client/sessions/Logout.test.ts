@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore } from "../../../client/index.ts"
 import { failed, gate, loggedIn, makeClient, ok, storeWith, systemError } from "../support/ClientWorld.ts"
-import { json, life, never, pairOf } from "../support/Service.ts"
+import { type Answer, failure, life, never } from "../support/Service.ts"
 
 afterEach(() => void vi.useRealTimers())
 
@@ -47,9 +47,10 @@ describe("Forgetting a session", () => {
   })
 })
 
+type Part = "request" | "save" | "proof"
 describe("A forgotten session does not come back", () => {
-  /** A program that holds the lock while its refresh is in flight, or while its save of the new pair has begun. */
-  const refreshing = async (part: "request" | "save" = "request") => {
+  /** A program that holds the lock while its refresh is in flight, while it saves a session for that, or once the new pair is proven. */
+  const refreshing = async (part: Part = "request") => {
     const inner = memorySessionStore()
     const begun = gate<void>()
     const proceed = gate<void>()
@@ -61,7 +62,8 @@ describe("A forgotten session does not come back", () => {
     const sessionStore = storeWith(
       ({ save }) => ({
         save: async (slot, session) => {
-          if (isSlow && part === "save") await wait()
+          const isProof = session.refresh_token === "ort_2" && session.spent_refresh_token === undefined
+          if (isSlow && (part === "save" || (part === "proof" && isProof))) await wait()
           await save(slot, session)
         }
       }),
@@ -69,9 +71,9 @@ describe("A forgotten session does not come back", () => {
     )
     const first = makeClient({ sessionStore })
     await first.client.login("oac_1")
-    first.answers.refresh = async () => {
+    first.answers.refresh = async (right) => {
       if (part === "request") await wait()
-      return json(pairOf(2))
+      return right()
     }
     isSlow = true
     first.pass(life)
@@ -92,12 +94,18 @@ describe("A forgotten session does not come back", () => {
     expect(logouts()).toMatchObject([{ reason: "replaced" }])
   })
 
-  it.each(["request", "save"] as const)("with a refresh of the same client, at its %s", async (part) => {
-    const { call, client, logouts, proceed, stored } = await refreshing(part)
+  it.each<readonly [Part, object, Answer]>([
+    ["request", failed("not_logged_in"), (right) => right()],
+    ["save", failed("not_logged_in"), (right) => right()],
+    ["save", failed("not_logged_in"), () => failure(403, "forbidden")],
+    ["proof", ok, (right) => right()]
+  ])("with a refresh of the same client, at its %s", async (part, result, answer) => {
+    const { answers, call, client, logouts, proceed, stored } = await refreshing(part)
+    answers.refresh = answer
     expect(await client.logout(forget)).toMatchObject(ok)
     proceed()
-    expect(await call).toMatchObject(failed("not_logged_in"))
-    expect(await stored()).toBeNull()
+    expect(await call).toMatchObject(result)
+    await expect.poll(stored).toBeNull()
     expect(logouts()).toHaveLength(1)
   })
 })

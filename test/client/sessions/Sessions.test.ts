@@ -28,6 +28,20 @@ it.each<readonly [string, boolean, number, number, number]>([
   expect(calls()).toEqual(refreshes ? ["refresh", "me", "me"] : ["me", "me"])
 })
 
+it("A pair that was received before the machine slept is no new one: its rotation is not requested again", async () => {
+  // The identity service knows a key for a day, and takes a later repetition for a theft.
+  const { client, keys, once, pass, service, step } = await loggedIn()
+  pass(life)
+  once("refresh", (right) => {
+    const answer = right()
+    service.expire(life / second)
+    step(day)
+    return answer
+  })
+  expect(await client.me()).toMatchObject(ok)
+  expect(new Set(keys())).toHaveProperty("size", keys().length - 1)
+})
+
 it("Another program with the same store knows the age of a token; a time in the future is none", async () => {
   const { again, calls, pass, requests, step } = await loggedIn()
   await again().me()

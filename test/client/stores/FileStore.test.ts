@@ -85,14 +85,9 @@ describe("The file store", () => {
 describe("A failure of the file store", () => {
   it("of a file that holds no session is corrupt: it names the file and quotes nothing of it", async () => {
     const whole = JSON.stringify(session)
-    const half = whole.length / 2
+    const [begin, end] = [whole.slice(0, 200), whole.slice(200)]
     const spoiled = ["", "null", `"${whole.slice(0, 5)}"`, whole + whole, `"${"x".repeat(1_100_000)}"`]
-    const torn = [
-      whole.slice(0, half),
-      whole.slice(half),
-      `${whole.slice(0, half)}\u0000${whole.slice(half)}`
-    ]
-    for (const content of [...spoiled, ...torn]) {
+    for (const content of [...spoiled, begin, end, `${begin}\u0000${end}`]) {
       await writeFile(file(), content)
       const problem = await storeOf()
         .load(slot)
