@@ -29,18 +29,18 @@ Paste these commands in this order. They work again after the next start, while 
   # show the session
   curl -sw '\\n' $BASE/api/v1/auth/me -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme'
 
-  # send a ting; a retry is replayed
+  # send a ting: a retry is replayed
   curl -sw '\\n' $BASE/api/v1/tings -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme' -H 'Content-Type: application/json' -d '{"type":"music.trigger.fired","key":"si:deejay/first","data":{"hello":"world"}}'
   curl -sw '\\n' "$TING/_sandbox/inbox?plane=production&org=acme&for=si:deejay"
 
-  # report a bug; some seconds later the tracker lists its issue
+  # report a bug: some seconds later the tracker lists its issue
   curl -sw '\\n' $BASE/api/v1/reports -H 'Content-Type: application/json' -H 'Idempotency-Key: report-0000000001' -d '{"message":"Playback stops after a seek near the end of a track."}'
   curl -sw '\\n' '${urls.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
 
   # log out
   curl -siw '\\n' $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H "Idempotency-Key: logout-$SLT" -d "{\\"token\\":\\"$REFRESH\\"}"
 
-  # log in with music-client, in a folder where npm install <clone>/dist/music-client-*.tgz has installed it; npm run pack:client writes that file
+  # log in with music-client, after npm run pack:client in the clone and npm install <clone>/dist/music-client-*.tgz here
   SLT=$(curl -s -X POST $IAM/_sandbox/slt | sed 's/.*"slt":"\\([^"]*\\)".*/\\1/')
   node --input-type=module -e 'import { createMusicClient } from "music-client"; const [baseUrl, slt] = process.argv.slice(1); console.log(await createMusicClient({ baseUrl, source: "cli", telemetry: true }).login(slt))' $BASE $SLT
 

@@ -12,7 +12,8 @@ import { makeServiceClient, tokensIn } from "./ServiceClient.ts"
 import { mintSlt, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 import { signWebhook } from "./upstreams/Iam.ts"
 
-const about = `**This is a sandbox.** Each call can be sent from this page: press *Test Request*, then *Send*. What is filled in is live: a session of \`si:deejay\` in \`acme\`, a short-lived token, keys, and a signed delivery. The token works once and for two minutes, and the signature for five: reload the page for new ones. The identity service, the notification service, the tables and the tracker are simulated.`
+const about = ({ iam, seeded: { environment, production } }: SimulatedUpstreams) =>
+  `**This is a sandbox.** Each call can be sent from this page: press *Test Request*, then *Send*. What is filled in is live: a session of \`si:deejay\` in \`acme\`, a short-lived token, keys, and a signed delivery. The token works once and for two minutes, and the signature for five: reload the page for new ones, or get a token by \`curl -X POST ${iam.url}/_sandbox/slt\`. With the header \`X-Testing-Environment-Key: ${environment.musicSecret}\` a call selects the testing plane, where a login takes \`si:deejay\` for a token. The webhook secret is \`${production.webhookSecret}\`. The identity service, the notification service, the tables and the tracker are simulated.\n\n`
 
 /** The console leaves out what has this name. */
 export const liveDocsAgent = "music-sandbox-docs"
@@ -84,7 +85,7 @@ export const liveDocs = (
       ["http://127.0.0.1:8787", base]
     ])
     return {
-      document: { ...document, info: { ...info, description: `${about}\n\n${info.description ?? ""}` } },
+      document: { ...document, info: { ...info, description: `${about(world)}${info.description ?? ""}` } },
       scalar:
         sessions?.used === undefined
           ? {}

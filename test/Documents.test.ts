@@ -17,6 +17,11 @@ it("Commands to paste never generate a key in the command that sends it: a repet
   expect(texts.filter(([, text]) => inline.test(text)).map(([name]) => name)).toEqual([])
 })
 
+it("Comments among the commands of the sandbox run nothing in a shell that takes none, as zsh by default", () => {
+  const commented = /^ {2}# .*[;&|`']|npm run sandbox +#/m
+  expect([file("sandbox/Guide.ts"), file("README.md")].filter((text) => commented.test(text))).toEqual([])
+})
+
 /** The anchors that GitHub derives from the headings of a page. */
 const anchorsOf = (text: string): ReadonlyArray<string> =>
   [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = ""]) =>

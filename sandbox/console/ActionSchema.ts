@@ -5,8 +5,8 @@
  */
 import * as Schema from "effect/Schema"
 
-/** Characters of a text, at most. */
-const longestText = 65_536
+/** Characters of a text, at most: more than the service takes of any. */
+const longestText = 300_000
 
 /** Milliseconds of one step of the clock; a longer way takes several steps. */
 const longestStep = 90 * 24 * 3_600_000

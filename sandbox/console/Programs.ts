@@ -7,7 +7,6 @@ import { liveDocsAgent } from "../LiveDocs.ts"
 import type { Sandbox } from "../Run.ts"
 import type { ServiceRequest } from "../ServiceClient.ts"
 import { planesOf } from "../SimulatedUpstreams.ts"
-import { production } from "../upstreams/Iam.ts"
 import type { Journal } from "./Journal.ts"
 import type { ProgramCall } from "./Protocol.ts"
 
@@ -24,6 +23,9 @@ const deeds: Readonly<Record<string, ProgramCall["does"]>> = {
   "POST /api/v1/telemetry": "telemetry",
   "POST /webhook/": "webhook"
 }
+
+/** What a browser loads by itself, or a person reads. */
+const ownPages = ["/docs", "/openapi.json", "/favicon.ico"]
 
 /** Keeps the bytes of a body: more than any that the service takes. */
 const makeKeeper = (limit = 8_388_608) => {
@@ -67,13 +69,14 @@ export const watchPrograms = (
     const { headers, method = "GET", url = "/" } = request
     const agent = agentOf(request)
     const [path = ""] = url.split("?")
-    const isApi = path.startsWith("/api/v1/") || path.startsWith("/webhook")
-    if (!isApi || method === "OPTIONS" || headers["user-agent"] === liveDocsAgent) return
+    const isPage = !path.startsWith("/") || ownPages.includes(path)
+    if (isPage || method === "OPTIONS" || headers["user-agent"] === liveDocsAgent) return
     if (journal.hasTrace(String(headers.traceparent))) return
     const sent = makeKeeper()
     const answered = makeKeeper()
     const key = headers["x-testing-environment-key"]
-    const plane = planesOf(world).find((known) => known.key === (key ?? null))?.id ?? production
+    // An unknown key selects no plane.
+    const plane = planesOf(world).find((known) => known.key === (key ?? null))?.id ?? null
     const does = deeds[`${method} ${path}`] ?? null
     const requestOf = (): ServiceRequest => {
       const body = sent.text()

@@ -169,7 +169,7 @@ export interface WebhookEvent {
   readonly hasOrganization: boolean
 }
 
-/** The whole system. Lists are newest first and hold the newest 100. */
+/** The whole system. Lists are newest first and hold the newest 100, of what belongs to a plane those of each plane. */
 export interface State {
   /** The sandbox's clock when this was sent, and by how much it is ahead of the real one. */
   readonly now: number

@@ -9,12 +9,9 @@ import type { InjectedFaults } from "./InjectedFaults.ts"
 import type { Actor, InboxTing, Session, Slt, State, TableRow, TrackerIssue } from "./Protocol.ts"
 import { webhookEvents } from "./Webhooks.ts"
 
-/** Length of every list. */
+/** Length of a list. Each plane has its own, because the page shows one plane. */
 const newest = 100
 const longestIssue = 16_384
-
-const newestBy = <A>(items: ReadonlyArray<A>, timeOf: (item: A) => number): ReadonlyArray<A> =>
-  items.toSorted((one, other) => timeOf(other) - timeOf(one)).slice(0, newest)
 
 /** People and machines of all planes, with the organisations that they are in now. */
 const actorsOf = (world: SimulatedUpstreams): ReadonlyArray<Actor> =>
@@ -28,15 +25,14 @@ const actorsOf = (world: SimulatedUpstreams): ReadonlyArray<Actor> =>
   })
 
 const slts = ({ hidden, world }: Sandbox): ReadonlyArray<Slt> =>
-  newestBy(
-    planesOf(world).flatMap(({ id }) =>
+  planesOf(world)
+    .flatMap(({ id }) =>
       [...world.iam.controls.plane(id).slts.values()]
         .filter(({ spent, token }) => !spent && !hidden.has(token))
         .slice(-newest)
         .map(({ expiresAt, session, token }) => ({ plane: id, actor: session.actor, token, expiresAt }))
-    ),
-    ({ expiresAt }) => expiresAt
-  )
+    )
+    .reverse()
 
 const statusOf = (
   { expiresAt, family, revoked }: AccessToken,
@@ -61,10 +57,11 @@ export const sessionsOf = ({ clock, hidden, world }: Sandbox): ReadonlyArray<Ses
         const known = refreshOf.get(family) ?? { current: token, spent: null }
         refreshOf.set(family, consumed ? { ...known, spent: token } : { ...known, current: token })
       }
-      return [...plane.families.values()].slice(-newest).flatMap((family): ReadonlyArray<Session> => {
+      const families = [...plane.families.values()].filter((family) => !hidden.has(family.id))
+      return families.slice(-newest).flatMap((family): ReadonlyArray<Session> => {
         const [accessToken = "", access] = accessOf.get(family) ?? []
         const refresh = refreshOf.get(family)
-        if (access === undefined || refresh === undefined || hidden.has(family.id)) return []
+        if (access === undefined || refresh === undefined) return []
         return [
           {
             id: family.id,
@@ -88,20 +85,18 @@ export const sessionsOf = ({ clock, hidden, world }: Sandbox): ReadonlyArray<Ses
     .reverse()
 
 const inbox = ({ world }: Sandbox): ReadonlyArray<InboxTing> =>
-  newestBy(
-    planesOf(world).flatMap(({ id: plane }) =>
+  planesOf(world)
+    .flatMap(({ id: plane }) =>
       world.ting
         .accepted(plane)
         .slice(-newest)
-        .reverse()
         .map(({ created_at, data, for: recipient, id, key, org, type }) => ({
           ...{ id, plane, recipient, org, type, key },
           data: cutJson(data),
           createdAt: Date.parse(created_at)
         }))
-    ),
-    ({ createdAt }) => createdAt
-  )
+    )
+    .reverse()
 
 const issues = ({ world }: Sandbox): ReadonlyArray<TrackerIssue> =>
   world.tracker
@@ -115,8 +110,8 @@ const issues = ({ world }: Sandbox): ReadonlyArray<TrackerIssue> =>
     }))
 
 const rows = ({ world }: Sandbox): ReadonlyArray<TableRow> =>
-  newestBy(
-    clientTables.flatMap((table) =>
+  clientTables
+    .flatMap((table) =>
       world.tables
         .rows(table)
         .slice(-newest)
@@ -129,9 +124,9 @@ const rows = ({ world }: Sandbox): ReadonlyArray<TableRow> =>
           metadata: cutJson(row.metadata),
           record: cutJson(row.record)
         }))
-    ),
-    ({ registeredAt }) => registeredAt
-  )
+    )
+    .sort((one, other) => other.registeredAt - one.registeredAt)
+    .slice(0, newest)
 
 export const viewState = (sandbox: Sandbox, faults: InjectedFaults): State => {
   const { base, clock, world } = sandbox
@@ -143,7 +138,7 @@ export const viewState = (sandbox: Sandbox, faults: InjectedFaults): State => {
     planes: planesOf(world),
     actors: actorsOf(world),
     slts: slts(sandbox),
-    sessions: sessionsOf(sandbox).slice(0, newest),
+    sessions: sessionsOf(sandbox),
     inbox: inbox(sandbox),
     issues: issues(sandbox),
     rows: rows(sandbox),

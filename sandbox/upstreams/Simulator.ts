@@ -63,7 +63,6 @@ export interface Watched extends Seen {
 export interface Simulator {
   /** `http://127.0.0.1:<port>`, no trailing slash. */
   readonly url: string
-  readonly port: number
   /** The routes of its contract, as `METHOD /path/{variable}`. */
   readonly routes: ReadonlyArray<string>
   /** All received requests, oldest first, without control routes (`/_sandbox/…`). */
@@ -225,7 +224,6 @@ export const startSimulator = async (
   const port = await listen(server, wanted).catch(() => listen(server, 0))
   return {
     url: `http://127.0.0.1:${port}`,
-    port,
     routes,
     seen,
     fail: (rule) => {

@@ -109,8 +109,31 @@ describe("The page", () => {
     })
   )
 
+  it.scoped("teaches what happened, also where it is unusual", () =>
+    visit({}, async (page) => {
+      await page.getByLabel("Upstream").selectOption("ting")
+      await page.getByLabel("What happens").selectOption("down")
+      await page.getByLabel("How often").selectOption("until removed")
+      await press(page, "Add fault")
+      await logIn(page)
+      await teaches(page, "its answer says what is missing")
+      const docs = await page.getByRole("link", { name: /^API docs/ }).getAttribute("href")
+      await fetch(String(docs).replace("/docs", "/nowhere"))
+      await teaches(page, "There is no such path")
+    })
+  )
+
   it.scoped("does not call a sandbox live that keeps its connections and says nothing", () =>
     visit({}, async (page) => {
+      // A hidden tab leaves its connection to the others: a browser has six.
+      const show = (isShown: boolean) =>
+        page.evaluate(
+          `Object.defineProperty(document, "hidden", { value: ${!isShown}, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`
+        )
+      const left = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/events"))
+      await show(false)
+      await left
+      await show(true)
       await page.clock.install()
       await logIn(page)
       await page.locator(".connection.live").waitFor()

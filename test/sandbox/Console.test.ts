@@ -153,18 +153,19 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     const { act, login } = yield* TestConsole
     const { id } = yield* login
     const deep = `${"[".repeat(32_000)}${"]".repeat(32_000)}`
+    const long = { ...report, message: "x".repeat(262_144) }
     const wrong = [
       { ...ting(id), key: `si:deejay/${"x".repeat(200)}` },
       ...["no JSON", deep].map((data) => ({ ...ting(id), data }))
     ]
-    for (const action of [...wrong, { ...report, message: "short" }, { ...meOf(id), org: "" }] as const)
+    for (const action of [...wrong, { ...report, message: "short" }, { ...meOf(id), org: "" }, long] as const)
       expect((yield* act(action)).exchange?.status).toBe(400)
     const telemetry = { kind: "telemetry", ...unsigned, table: "musicclidaemon", type: "t" } as const
     expect((yield* act({ ...telemetry, data: "{}" })).exchange?.status).toBe(204)
   })
 
   it("shows a call of another program with its diagram, its plane and its session", function* () {
-    const { act, base, recordWith, stateWith, tab, world } = yield* TestConsole
+    const { act, base, login: logIn, recordWith, stateWith, tab, world } = yield* TestConsole
     const { environmentId: plane, musicSecret } = world.seeded.environment
     const headers = { "content-type": "application/json", "user-agent": "curl/8.5.0" }
     const key = { "idempotency-key": "login-0000000000000001", "x-testing-environment-key": musicSecret }
@@ -202,6 +203,23 @@ sharingLive(Layer.scoped(TestConsole, start))("The console", (it) => {
     const isWhole = ({ exchange }: ActionRecord) =>
       exchange?.status === 401 && exchange.requestBody === '{"mine":1}'
     yield* eventually("its refusal", () => [...tab.actions.values()].some(isWhole))
+    // A key that no plane has selects none.
+    yield* send(`${base}/healthz`, { headers: { "x-testing-environment-key": "ask_unknown" } })
+    const isProbe = ({ plane, title }: ActionRecord) => title.endsWith("GET /healthz") && plane === null
+    yield* eventually("a probe", () => [...tab.actions.values()].some(isProbe))
+    // Many logins of one plane do not hide those of another.
+    const { id: other } = yield* logIn
+    const authorization = `Basic ${btoa(`music:${musicSecret}`)}`
+    const form = { "content-type": "application/x-www-form-urlencoded", authorization }
+    for (let count = 100; count < 201; count += 1)
+      yield* send(`${world.iam.url}/api/v1/app-auth/tokens`, {
+        method: "POST",
+        headers: { ...form, "x-testing-application": authorization, "idempotency-key": `${id}-${count}` },
+        body: "app_id=music&slt=si:lyra"
+      })
+    const isOfLyra = (session: Session) => session.actor === "si:lyra"
+    const full = yield* stateWith("the newest", (state) => state.sessions.filter(isOfLyra).length === 100)
+    expect(full.sessions.map((session) => session.id)).toContain(other)
   })
 
   it("sends webhooks that are signed or tampered with, and they take effect", function* () {

@@ -12,8 +12,8 @@ const settlePause = 1_000
 // The server is of the same build as the page: what it sends has the types of the protocol.
 const parse = <A>(text: string): A => JSON.parse(text) as A
 
-/** Opens the stream, and again whenever it ends. Returns what closes it. */
-export const listen = (change: (change: Change) => void): (() => void) => {
+/** Opens the stream, and again whenever it ends, while the tab is visible: all tabs share six connections, and an action needs one. */
+export const listen = (change: (change: Change) => void): void => {
   let source: EventSource | undefined
   let timer: ReturnType<typeof setTimeout> | undefined
   let silence: ReturnType<typeof setTimeout> | undefined
@@ -45,12 +45,14 @@ export const listen = (change: (change: Change) => void): (() => void) => {
       timer = setTimeout(open, retryPause)
     })
   }
-  open()
-  return () => {
+  const follow = () => {
     clearTimeout(timer)
     clearTimeout(silence)
     source?.close()
+    if (!document.hidden) open()
   }
+  document.addEventListener("visibilitychange", follow)
+  follow()
 }
 
 const unreachable: Refusal = {

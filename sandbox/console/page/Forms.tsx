@@ -54,7 +54,7 @@ const TingForm = () => {
   // A key that was typed is for one ting. One that is typed again stays: its ting is a replay.
   useEffect(() => {
     if (taken.includes(`${prefix}${suffix}`)) setTyped(null)
-  }, [system.inbox[0]?.id])
+  }, [taken[0]])
   return (
     <Form
       about="A ting notifies an actor. Ting accepts each key once, so a retry is not a second ting."

@@ -16,7 +16,7 @@ export const ResultBadge = ({ record: { endedAt, exchange } }: { readonly record
   return <Badge tone={statusTone(exchange.status)}>{exchange.status ?? "no answer"}</Badge>
 }
 
-/** The plane of an action: in the list only that of a testing plane, which is the exception. */
+/** The plane of an action: in the list by its name alone. */
 const PlaneName = (props: { readonly record: ActionRecord; readonly isShort?: boolean }) => {
   const plane = useStore().system.planes.find(({ id }) => id === props.record.plane)
   if (plane === undefined) return null

@@ -4,20 +4,20 @@ import { participantNames } from "./Names.ts"
 import { errorCode, isOfTestingPlane, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
 
 const refusals: Readonly<Record<string, string>> = {
-  unauthenticated: "The token is not live, so it opens nothing: IAM is asked at every call.",
+  unauthenticated: "The token is not live, so it opens nothing.",
   slt_rejected: "An SLT is valid once and for two minutes; this one was used or is too old.",
   recipient_not_registered:
     "The recipient is not registered at Ting, so the ting was not accepted; log in again to register.",
-  forbidden: "The token is live but does not reach this organisation.",
+  forbidden: "The login does not reach this organisation, or it reaches none.",
   invalid_input: "The request is wrong on its face, so it cost no upstream call.",
-  not_found: "This type of ting is not configured; that is decided before anything is sent.",
+  not_found: "There is no such path, or the type of ting is not configured. Nothing was sent to Ting.",
   idempotency_conflict:
     "This key was used for something else before: nothing was done, and nothing was lost.",
   webhook_signature_invalid:
-    "The signature does not fit the bytes, so the event is not believed and changes nothing.",
+    "The signature does not fit the bytes, or is older than five minutes, so the event is not believed and changes nothing.",
   plane_mismatch:
     "The event belongs to a testing plane that this service has not met yet, so it was refused.",
-  rate_limited: "Too many calls in a short time: the service refused before it would overload IAM.",
+  rate_limited: "Too many calls in a short time: nothing was done. Repeat it after the pause in Retry-After.",
   temporarily_rate_limited: "The upstream asked to wait. Nothing was done; repeat it after the pause.",
   reports_full: "No more reports can be stored now, and the caller knows it."
 }
@@ -34,7 +34,7 @@ const successes: Sentences = {
   replayRefresh:
     "The spent token under the key of its refresh is a retry, not a theft: the answer is the same pair.",
   reuseRefresh: "The token was accepted.",
-  logout: "IAM revoked the refresh token, and with it every token of this login.",
+  logout: "The token opens nothing now. A refresh token takes every token of its login with it.",
   webhook: "The signature fits the bytes, so the event is IAM's; it was committed before the answer."
 }
 
@@ -61,7 +61,8 @@ const lessonOfTelemetry = (record: ActionRecord): string => {
 const success = (record: ActionRecord, kind: Kind | null): string => {
   if (kind === "report") return lessonOfReport(record)
   if (kind === "telemetry") return lessonOfTelemetry(record)
-  if (kind !== "ting") return kind === null ? "" : (successes[kind] ?? "")
+  if (kind === null) return "The service answered: API docs has this call."
+  if (kind !== "ting") return successes[kind] ?? ""
   return isReplay(record)
     ? "The same key again: Ting knew it, so the inbox has the ting once. Nothing is done twice."
     : "IAM issued a proof for exactly this request, and Ting put the ting into the recipient's inbox."
@@ -93,12 +94,11 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
   if (met.fault === "lost" && met.to === "tracker" && met.method === "POST")
     return "The tracker's answer was lost after it had filed the issue; a search for the report's marker finds it before anything is filed again. Nothing is done twice."
   const name = participantNames[met.to]
-  const retried = calls.some(
-    ({ path, startedAt, to }) => to === met.to && path === met.path && startedAt > met.startedAt
-  )
-  const again = retried ? "the retry" : "the next attempt"
-  // Introspection and lists are reads.
-  const underKey = /introspect|endpoints|verify|context/.test(met.path) ? "" : " under the same key"
+  const last = calls.findLast(({ path, to }) => to === met.to && path === met.path) ?? met
+  if (isSuccess(record) && (last.status ?? 500) >= 400)
+    return `${name} never answered as it should. The service did the rest without it, and its answer says what is missing.`
+  const again = last === met ? "the next attempt" : "the retry"
+  const underKey = /tokens|revoke|exchanges|tings/.test(met.path) ? " under the same key" : ""
   const outcomes: Readonly<Record<FaultKind, readonly [fine: string, refused: string]>> = {
     lost: [
       `${name}'s answer was lost after it had committed; ${again}${underKey} got the same result. Nothing is lost and nothing is done twice.`,

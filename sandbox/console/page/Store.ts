@@ -64,8 +64,11 @@ export const reduce = (model: Model, change: Change): Model => {
   switch (change.kind) {
     case "connected":
       return { ...model, connection: "live", confirmed: new Set() }
-    case "settled":
-      return { ...model, records: model.records.filter(({ id }) => model.confirmed.has(id)) }
+    case "settled": {
+      const { confirmed } = model
+      const records = model.records.filter(({ id }) => confirmed.has(id))
+      return { ...model, records, picked: confirmed.has(model.picked ?? 0) ? model.picked : null }
+    }
     case "lost":
     case "silent":
       return { ...model, connection: change.kind }
