@@ -241,6 +241,34 @@ const untilEnd = (mock: { readonly mockRestore: () => void }) => {
   return Effect.addFinalizer(() => Effect.sync(() => [mock.mockRestore(), syncBuiltinESMExports()]))
 }
 
+/** Lets calls of a function of `fs` fail in that way. */
+const failing = (name: "lchownSync" | "renameSync", code: string) =>
+  untilEnd(
+    vi.spyOn(fs, name).mockImplementation(() => {
+      throw Object.assign(new Error(name), { code })
+    })
+  )
+
+it.scopedLive("A copy that cannot get its name leaves no file", function* () {
+  const { copy, path } = yield* filled(1)
+  yield* failing("renameSync", "ENOSPC")
+  assert.match((yield* command(path, "backup", copy)).err, /ENOSPC/)
+  assert.isFalse(existsSync(copy))
+})
+
+it.scopedLive("A restore replaces no database that a server makes while the copy is written", function* () {
+  const { copy, path } = yield* filled(3)
+  yield* done(path, "backup", copy)
+  const lost = yield* newPath
+  const opening = vi.spyOn(fs, "openSync").mockImplementationOnce((...args) => {
+    copyFileSync(path, lost)
+    return fs.openSync(...args)
+  })
+  yield* untilEnd(opening)
+  assert.match((yield* command(lost, "restore", copy)).err, /exists already/)
+  deepStrictEqual(filesBeside(lost), ["music.sqlite"])
+})
+
 it.scopedLive("In a folder or with a group of others a database is restored without root", function* () {
   const { copy, path } = yield* filled(3)
   yield* done(path, "backup", copy)
@@ -249,10 +277,7 @@ it.scopedLive("In a folder or with a group of others a database is restored with
     chownSync(dirname(lost), 65_534, 65_534)
     chownSync(path, 0, 65_534)
   }
-  const giving = vi.spyOn(fs, "lchownSync").mockImplementation(() => {
-    throw Object.assign(new Error("chown"), { code: "EPERM" })
-  })
-  yield* untilEnd(giving)
+  yield* failing("lchownSync", "EPERM")
   yield* done(lost, "restore", copy)
   yield* done(path, "restore", copy, "--overwrite")
   assert.strictEqual(yield* waitingIn(lost), 3)

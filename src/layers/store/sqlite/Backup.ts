@@ -16,6 +16,7 @@ import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import { identity } from "effect/Function"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { errorCode } from "../../../services/ErrorCode.ts"
@@ -97,13 +98,15 @@ const sync = (path: string, flags: "r" | "r+"): void => {
 }
 
 /**
- * Moves the complete file to `target`. File and folder are synced: a rename survives a power cut only with its folder. A new file fails with
- * EEXIST where another one has the name.
+ * Moves the complete file to `target`. File and folder are synced: a rename survives a power cut only with its folder. A new file takes its
+ * name with an empty one first, and fails with EEXIST where another one has it. Not by a link: some file systems of backups have none.
  */
 const publish = (partial: string, target: string, { isNew = false } = {}): void => {
   sync(partial, "r+")
   if (isNew) closeSync(openSync(target, "wx", 0o600))
-  renameSync(partial, target)
+  const moved = Either.try({ try: () => renameSync(partial, target), catch: identity })
+  if (isNew && Either.isLeft(moved)) rmSync(target)
+  Either.getOrThrowWith(moved, identity)
   Either.getOrThrowWith(
     Either.try(() => sync(dirname(target), "r")),
     (error) =>
@@ -273,18 +276,23 @@ export const restore = (place: DatabasePlace, file: string, overwrite: boolean) 
       "is the database itself",
       "name the backup to restore"
     )
-    const replaced = existsSync(database)
-    yield* failWhen(
-      replaced && !overwrite,
-      `the database ${database}`,
-      "exists already",
-      "choose another name, or add --overwrite"
+    const refuseExisting = Effect.suspend(() =>
+      failWhen(
+        existsSync(database) && !overwrite,
+        `the database ${database}`,
+        "exists already",
+        "choose another name, or add --overwrite"
+      )
     )
+    yield* refuseExisting
     yield* operate(database, () => createFolder(dirname(database)))
     const partial = yield* partialFile(database)
     yield* copyDatabase(source, partial)
     const unfiled = yield* Effect.scoped(onFile(partial, reconcile, { readonly: false }))
     const bytes = statSync(partial).size
+    // A server may have made one while the copy was written.
+    yield* refuseExisting
+    const replaced = existsSync(database)
     if (replaced) yield* lockDatabase(database)
     // Only root can give it to another account, which may own the folder: a volume of Kubernetes belongs to root.
     else yield* Effect.ignore(Effect.try(() => keepOwner(partial, dirname(database))))
