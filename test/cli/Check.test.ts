@@ -7,7 +7,7 @@ import type { SqlError } from "@effect/sql/SqlError"
 import { Anonymous, type StoreUnavailable } from "../../src/services/Store.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
-import { freshPath, newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { newPath, postgres, withStore } from "../layers/store/Stores.ts"
 import { build, freePort } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
 import { run, shell, tcpServer, wholeEnvironment } from "./Harness.ts"
@@ -99,28 +99,6 @@ const misconfigurations = [
     "database",
     /is corrupt, or not a database \(SQLITE_NOTADB\)$/,
     (_, environment) => void writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
-  ),
-  fails("database", /cannot be opened, read or written \(ENOTDIR\)$/, (_, environment) => {
-    writeFileSync(pathOf(environment), "")
-    return { MUSIC_DATABASE_PATH: `${pathOf(environment)}/music.sqlite` }
-  }),
-  fails("database", /belongs to another program/, (_, environment) =>
-    Effect.as(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"), undefined)
-  ),
-  fails("database", /newer schema .*\(999, known \d+\)$/, () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
-      return { MUSIC_DATABASE_PATH: path }
-    })
-  ),
-  fails("database", /is locked by another process/, () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      // Its lock ends with the connection.
-      yield* (yield* rawClient(path)).unsafe("BEGIN EXCLUSIVE")
-      return { MUSIC_DATABASE_PATH: path }
-    })
   ),
   warns("reports", /^0\.6 MB of 1 MB: some or all new ones are refused/, (_, environment) =>
     Effect.gen(function* () {

@@ -173,21 +173,6 @@ onBoth("Removing reports", (kind) => {
     expect(Option.getOrThrow(yield* store.deliveries.find("report:rep_1")).state).toBe("discarded")
   })
 
-  it.scopedLive("takes a report from a sender that still waits for its turn", function* () {
-    const { command, store } = yield* opened([])
-    yield* store.reports.admit(personal("rep_1"), true)
-    const leased = yield* store.deliveries.lease(
-      sampleLease({ now: Date.now(), leaseUntil: Date.now() + hour })
-    )
-    const held = Option.getOrThrow(leased)
-    expect(yield* command("reports remove rep_1", "request 12")).toMatchObject({ exit: 0, err: "" })
-    // It wakes up, and may not send.
-    expect(yield* store.deliveries.update(held, DeliveryUpdate.Sending({ at: Date.now() }))).toBe(false)
-    expect(yield* store.deliveries.extend(held, Date.now() + hour)).toBe(false)
-    const { attempts, state } = Option.getOrThrow(yield* store.deliveries.find("report:rep_1"))
-    expect([attempts, state]).toEqual([0, "discarded"])
-  })
-
   it.scopedLive("removes what all filters select together, after a dry run that counts it", function* () {
     const { command, left, place, send, store } = yield* opened(flood)
     const counts = [

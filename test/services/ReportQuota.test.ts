@@ -79,18 +79,6 @@ limited("a replay, a conflict and what the database failed to store use no quota
   expect(yield* sendMany(2, "c")).toBe("1 stored, 1 limited 6")
 })
 
-scenariosWith({ settings: { reportsBytes: 20_000 } })(
-  "testing planes leave room to production",
-  function* () {
-    for (let at = 0; at < 20; at += 1) {
-      const { plane, token } = yield* signedIn({ environment: "e2e", actor: `si:tester-${at}` })
-      yield* Effect.either(submit({ plane, token, key: callerKey(`t${at}`) }))
-    }
-    const { token } = yield* signedIn()
-    expect(yield* sendMany(1, "of production", { token })).toBe("1 stored")
-  }
-)
-
 withLittleRoom("a report for which there is no room counts", function* () {
   expect(yield* sendMany(1, "stored")).toBe("1 stored")
   expect(yield* sendMany(10, "a")).toBe("9 reports_full, 1 limited 6")

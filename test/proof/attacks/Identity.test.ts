@@ -1,5 +1,4 @@
 /** Credentials and keys in the wrong place, plane or hands: what is answered, and that nothing happened. Wrong shapes are in test/world/Inputs.ts. */
-import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { addActor, type Call, callNames, calls, logInAtIam, registerSender } from "../../world/Calls.ts"
@@ -8,7 +7,6 @@ import {
   bearer,
   codeOf,
   isSuccess,
-  json,
   keyed,
   post,
   requests,
@@ -236,17 +234,4 @@ it.each(rows)("Another caller's key of %s, testing: %s, %s", async (operation, i
     belongs(again, victim)
     expect([isSuccess(again), tokensIn(again)]).toEqual([true, tokensIn(one)])
   }
-})
-
-it("An event id of both planes is stored in both", async () => {
-  await ask(first, requests.plane(testingSecret))
-  const eventId = randomUUID()
-  for (const plane of [production, environmentId]) {
-    const event = controls().events.membershipUpdated(plane, "si:lyra", "acme")
-    const { body, headers } = controls().buildWebhook(plane, { ...event, eventId })
-    const request = { method: "POST", path: "/webhook/", headers: { ...json, ...headers }, body }
-    for (const instance of [first, second]) expect((await ask(instance, request)).status).toBe(200)
-  }
-  const stored = rowsOf(world.database, `SELECT plane FROM webhook_inbox WHERE event_id = '${eventId}'`)
-  expect(stored.map(({ plane }) => plane).sort()).toEqual([production, environmentId].sort())
 })
