@@ -106,28 +106,21 @@ it.scopedLive("Beside a writing server a backup is whole and private, and a rest
 describe("A backup", () => {
   type Change = (path: string, copy: string) => void
   const none: Change = () => undefined
-  const refusals: ReadonlyArray<readonly [string, Change, args: ReadonlyArray<string>, says: RegExp]> = [
-    ["over another file", (_, copy) => writeFileSync(copy, "precious"), ["copy.sqlite"], /exists already/],
-    ["over the database", none, ["music.sqlite"], /exists already/],
-    ["over its log", none, ["music.sqlite-wal"], /exists already/],
-    ["into no folder", none, ["no/copy.sqlite"], /existing, writable folder/],
+  const leaving =
+    (suffix: string): Change =>
+    (_, copy) =>
+      writeFileSync(`${copy}${suffix}`, "precious")
+  const refusals: ReadonlyArray<readonly [string, Change, file: string, says: RegExp]> = [
+    ["over another file", leaving(""), "copy.sqlite", /exists already/],
+    ["over its log", none, "music.sqlite-wal", /exists already/],
+    ["into no folder", none, "no/copy.sqlite", /existing, writable folder/],
     // SQLite would read the log as that of the copy.
-    [
-      "beside a log",
-      (_, copy) => writeFileSync(`${copy}-wal`, ""),
-      ["copy.sqlite"],
-      /copy\.sqlite-wal is left/
-    ],
-    [
-      "beside a journal",
-      (_, copy) => writeFileSync(`${copy}-journal`, ""),
-      ["copy.sqlite"],
-      /-journal is left/
-    ],
-    ["of a damaged database", damage, ["copy.sqlite"], /corrupt.*earlier backup/s]
+    ["beside a log", leaving("-wal"), "copy.sqlite", /copy\.sqlite-wal is left/],
+    ["beside a journal", leaving("-journal"), "copy.sqlite", /-journal is left/],
+    ["of a damaged database", damage, "copy.sqlite", /corrupt.*earlier backup/s]
   ]
   it.scopedLive("fails and changes no file in the place of another, or of a damaged database", function* () {
-    for (const [name, change, [file = "", ...args], says] of refusals) {
+    for (const [name, change, file, says] of refusals) {
       const { copy, path } = yield* filled(200)
       for (const suffix of ["-wal", "-lock"]) writeFileSync(`${path}${suffix}`, "")
       change(path, copy)
@@ -136,7 +129,7 @@ describe("A backup", () => {
           .filter((one) => !/-(?:wal|shm|lock)$/.test(one))
           .map((one) => `${one} ${readFileSync(join(dirname(path), one), "latin1")}`)
       const before = contents()
-      const { err, exit } = yield* command(path, "backup", join(dirname(path), file), ...args)
+      const { err, exit } = yield* command(path, "backup", join(dirname(path), file))
       assert.notStrictEqual(exit, 0)
       assert.match(err, says, name)
       assert.isTrue(contents().join() === before.join(), name)

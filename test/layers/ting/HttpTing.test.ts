@@ -115,14 +115,6 @@ describe("A call to Ting", () => {
 })
 
 describe("An answer of Ting", () => {
-  it.scoped("accepts a registration with 200 or 201", function* () {
-    const { answer, register } = yield* scripted
-    for (const status of [200, 201]) {
-      answer(status, { ...grant, later: 1 })
-      expect(yield* register).toEqual({ id: "sub_1", app_id: "music", for: "si:lyra", active: true })
-    }
-  })
-
   it.scoped("accepts a ting as new with 202, as a replay with 200, muted or not", function* () {
     const { answer, send } = yield* scripted
     const expected = { id: "msg_1", key: accepted.key }
