@@ -5,12 +5,16 @@ import { it } from "../world/Test.ts"
 import { Effect, Fiber, type Scope, TestClock } from "effect"
 import type { SqlError } from "@effect/sql/SqlError"
 import { Anonymous, type StoreUnavailable } from "../../src/services/Store.ts"
-import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import {
+  startUpstreams,
+  type SimulatedUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { newPath, postgres, withStore } from "../layers/store/Stores.ts"
 import { build, freePort } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
-import { run, shell, tcpServer, wholeEnvironment } from "./Harness.ts"
+import { run, shell, tcpServer } from "./Harness.ts"
 
 const nowhere = "http://127.0.0.1:1"
 const appSecret = "ask_S3hB1zKq8LrXe0WvN5tYcJ2mUoPdAfG7iH9jK4lM6nO"
@@ -66,8 +70,10 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(clock)
     const port = yield* Effect.promise(freePort)
-    const databasePath = yield* newPath
-    const working = wholeEnvironment(world, { port, databasePath })
+    const working = {
+      ...{ MUSIC_BIND: `127.0.0.1:${port}`, MUSIC_TRUSTED_PROXIES: "127.0.0.1" },
+      ...{ MUSIC_DATABASE_PATH: yield* newPath, ...upstreamEnvironment(world) }
+    }
     const seeded = typeof seed === "function" ? seed(world, working) : seed
     const changes = Effect.isEffect(seeded) ? yield* Effect.orDie(seeded) : seeded
     const found = yield* check({ ...working, ...changes }, world.minted())

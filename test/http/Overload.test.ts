@@ -26,6 +26,8 @@ it.scoped("A client that disconnects interrupts a read, but no work that commits
   const committing = ["login", "refresh", "logout", "subscribe", "send", "submit", "accept", "receive"]
   for (const name of ["me", ...committing] as ReadonlyArray<CallName>) {
     const gate = yield* makeGate
+    // Else a failed test would end only by its time limit: the server waits for the request.
+    yield* Effect.addFinalizer(() => gate.release)
     server.during[name] = gate.body
     server.lines.length = 0
     const { socket } = yield* openPeer(server.port, textOf(good[name]))
