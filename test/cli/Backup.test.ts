@@ -28,7 +28,7 @@ import {
   withStore
 } from "../layers/store/Stores.ts"
 import { eventually } from "../world/Waiting.ts"
-import { build, bundleBefore, kill, program as cli, serve, start } from "../world/Fleet.ts"
+import { build, bundleBefore, ended, kill, program as cli, serve, start } from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { garble, scalar, spoolLawHolds } from "../faults/Databases.ts"
 import { telemetry } from "../faults/Server.ts"
@@ -150,9 +150,9 @@ describe("A backup", () => {
     const { copy, path } = yield* filled(2_000)
     const shell = `ulimit -f 1000; exec "$@"`
     const program = [process.execPath, cli, "backup", copy]
-    const { ended, output } = start("sh", ["-c", shell, "sh", ...program], { MUSIC_DATABASE_PATH: path })
-    yield* Effect.promise(() => ended)
-    assert.match(output(), /\(SQLITE_(?:IOERR|FULL)\S*\).*folder with free space/s)
+    const running = start("sh", ["-c", shell, "sh", ...program], { MUSIC_DATABASE_PATH: path })
+    const { output } = yield* ended(running)
+    assert.match(output, /\(SQLITE_(?:IOERR|FULL)\S*\).*folder with free space/s)
     assert.isEmpty(filesBeside(path).filter((name) => name.includes("copy")))
   })
 })

@@ -49,7 +49,9 @@ describe("a ting", () => {
       metadata: { mood: "calm" }
     })
     expect(yield* send({ metadata: { mood: "calm" } })).toEqual({ ...sent, replayed: true })
-    expect(yield* iam.calls("prove")).toBe(proofs + 2)
+    yield* send({ key: "si:deejay/plain" })
+    expect(read((yield* sends)[2])).not.toHaveProperty("metadata")
+    expect(yield* iam.calls("prove")).toBe(proofs + 3)
   })
 
   const keys = ["trigger/7", "si:deejay", "si:deejay2/x", "si:other/x", " si:deejay/x", "SI:deejay/x"]
