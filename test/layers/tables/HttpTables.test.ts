@@ -122,7 +122,6 @@ it.scoped("Without an acknowledgement the records are kept, and no key is shown"
     [faults.status(400, error("something_else"))],
     [faults.html(403)],
     [faults.notJson()],
-    [faults.status(200, {})],
     [faults.status(202, { batch_id: ids[0], status: "ok" })],
     [faults.status(200, { batch_id: ids[0], status: "ok" })],
     [{ kind: "drop-after" }]
