@@ -5,12 +5,16 @@ import { it } from "../world/Test.ts"
 import { Effect, Fiber, type Scope, TestClock } from "effect"
 import type { SqlError } from "@effect/sql/SqlError"
 import { Anonymous, type StoreUnavailable } from "../../src/services/Store.ts"
-import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import {
+  startUpstreams,
+  type SimulatedUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
-import { freshPath, newPath, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { newPath, postgres, withStore } from "../layers/store/Stores.ts"
 import { build, freePort } from "../world/Fleet.ts"
 import { until } from "../world/Waiting.ts"
-import { run, shell, tcpServer, wholeEnvironment } from "./Harness.ts"
+import { run, shell, tcpServer } from "./Harness.ts"
 
 const nowhere = "http://127.0.0.1:1"
 const appSecret = "ask_S3hB1zKq8LrXe0WvN5tYcJ2mUoPdAfG7iH9jK4lM6nO"
@@ -66,8 +70,10 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(clock)
     const port = yield* Effect.promise(freePort)
-    const databasePath = yield* newPath
-    const working = wholeEnvironment(world, { port, databasePath })
+    const working = {
+      ...{ MUSIC_BIND: `127.0.0.1:${port}`, MUSIC_TRUSTED_PROXIES: "127.0.0.1" },
+      ...{ MUSIC_DATABASE_PATH: yield* newPath, ...upstreamEnvironment(world) }
+    }
     const seeded = typeof seed === "function" ? seed(world, working) : seed
     const changes = Effect.isEffect(seeded) ? yield* Effect.orDie(seeded) : seeded
     const found = yield* check({ ...working, ...changes }, world.minted())
@@ -99,28 +105,6 @@ const misconfigurations = [
     "database",
     /is corrupt, or not a database \(SQLITE_NOTADB\)$/,
     (_, environment) => void writeFileSync(pathOf(environment), "hidden-word ".repeat(1_000))
-  ),
-  fails("database", /cannot be opened, read or written \(ENOTDIR\)$/, (_, environment) => {
-    writeFileSync(pathOf(environment), "")
-    return { MUSIC_DATABASE_PATH: `${pathOf(environment)}/music.sqlite` }
-  }),
-  fails("database", /belongs to another program/, (_, environment) =>
-    Effect.as(rawQuery(pathOf(environment), "CREATE TABLE songs (title TEXT)"), undefined)
-  ),
-  fails("database", /newer schema .*\(999, known \d+\)$/, () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (999, 'later')")
-      return { MUSIC_DATABASE_PATH: path }
-    })
-  ),
-  fails("database", /is locked by another process/, () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      // Its lock ends with the connection.
-      yield* (yield* rawClient(path)).unsafe("BEGIN EXCLUSIVE")
-      return { MUSIC_DATABASE_PATH: path }
-    })
   ),
   warns("reports", /^0\.6 MB of 1 MB: some or all new ones are refused/, (_, environment) =>
     Effect.gen(function* () {

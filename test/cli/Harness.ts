@@ -5,7 +5,6 @@ import { Effect } from "effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Host } from "../../src/cli/Host.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
-import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import type { Kind } from "../layers/store/Stores.ts"
 import { listening } from "../world/Egress.ts"
 import { program, root } from "../world/Fleet.ts"
@@ -53,17 +52,6 @@ export const shell = (line: string, environment: Readonly<Record<string, string>
 /** The environment that names this database. */
 export const environmentOf = ({ name }: Kind, place: string): Record<string, string> =>
   name === "SQLite" ? { MUSIC_DATABASE_PATH: place } : { MUSIC_DATABASE_URL: place }
-
-/** An environment that configures every upstream of a world. */
-export const wholeEnvironment = (
-  world: SimulatedUpstreams,
-  place: { readonly databasePath: string; readonly port: number }
-): Readonly<Record<string, string>> => ({
-  MUSIC_BIND: `127.0.0.1:${place.port}`,
-  MUSIC_TRUSTED_PROXIES: "127.0.0.1",
-  MUSIC_DATABASE_PATH: place.databasePath,
-  ...upstreamEnvironment(world)
-})
 
 /** A port of another program until the scope closes, which accepts connections and says nothing. */
 export const tcpServer = () => {

@@ -1,9 +1,10 @@
 import { expect } from "vitest"
 import { it } from "../world/Test.ts"
 import { Option, Redacted } from "effect"
+import { upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 import { sampleReport } from "../layers/store/Samples.ts"
 import { postgres } from "../layers/store/Stores.ts"
-import { run, wholeEnvironment } from "./Harness.ts"
+import { run } from "./Harness.ts"
 import { startServer } from "../world/Sandbox.ts"
 import { awaited } from "../world/Waiting.ts"
 
@@ -14,7 +15,9 @@ it.scopedLive("Beside a running server: check finds it; a retried report is file
   yield* postgres.withStore(place, ({ reports }) => reports.admit(report, false))
   const { base, world } = yield* startServer({ databaseUrl: Option.some(Redacted.make(place)) })
   const environment = {
-    ...wholeEnvironment(world, { port: Number(new URL(base).port), databasePath: "" }),
+    ...upstreamEnvironment(world),
+    MUSIC_BIND: new URL(base).host,
+    MUSIC_TRUSTED_PROXIES: "127.0.0.1",
     MUSIC_DATABASE_URL: place
   }
 

@@ -5,7 +5,17 @@ import { Effect } from "effect"
 import { beforeAll, describe, expect } from "vitest"
 import { postgres } from "../layers/store/Stores.ts"
 import { folderOfFile } from "../world/Folder.ts"
-import { build, environmentOf, killedWithScope, root, start, stop, upstreams, urlOf } from "../world/Fleet.ts"
+import {
+  build,
+  ended,
+  environmentOf,
+  killedWithScope,
+  root,
+  start,
+  stop,
+  upstreams,
+  urlOf
+} from "../world/Fleet.ts"
 import { it } from "../world/Test.ts"
 import { report } from "./Server.ts"
 
@@ -23,10 +33,7 @@ beforeAll(() => {
 
 /** Runs an entry to its end. */
 const run = (file: string, args: ReadonlyArray<string>, environment: Readonly<Record<string, string>>) =>
-  Effect.promise(async () => {
-    const { ended, output } = start(process.execPath, [file, ...args], environment)
-    return { code: (await ended).code, output: output() }
-  })
+  ended(start(process.execPath, [file, ...args], environment))
 
 describe.concurrent("Without SQLite's addon", () => {
   it.scopedLive("server and commands work on Postgres", function* () {
@@ -54,8 +61,8 @@ describe.concurrent("Without SQLite's addon", () => {
       `^music-backend: SQLite database ${path} cannot be opened: its driver better-sqlite3 does not load \\(ERR_MODULE_NOT_FOUND\\)[.:] [Rr]un npm rebuild better-sqlite3 .*\n$`
     )
     for (const [entry, ...args] of [["main.js"], ["cli.js", "migrate"]] as const) {
-      const ended = yield* run(join(without, "dist", entry), args, environment)
-      expect([ended.code, ended.output]).toEqual([69, expect.stringMatching(line)])
+      const refused = yield* run(join(without, "dist", entry), args, environment)
+      expect([refused.code, refused.output]).toEqual([69, expect.stringMatching(line)])
     }
     const checked = yield* run(join(without, "dist/cli.js"), ["check"], environment)
     const failed = /^FAIL {2}database .*does not load.*\n +-> run npm rebuild/m

@@ -71,13 +71,6 @@ const ofSqlite: Outages = {
     says: { ...healthy, report: unwritable.report, telemetry: unwritable.telemetry },
     reason: /is full: its disk or quota has no space left/
   })),
-  "read-only": Effect.map(onSqlite, ({ sql, ...opened }) => ({
-    ...opened,
-    begin: sql.unsafe("PRAGMA query_only = ON"),
-    end: sql.unsafe("PRAGMA query_only = OFF"),
-    says: unwritable,
-    reason: /cannot be opened, read or written \(SQLITE_READONLY\)/
-  })),
   "locked by another program": Effect.gen(function* () {
     const { path, ...opened } = yield* onSqlite
     const other = yield* rawClient(path)

@@ -97,6 +97,7 @@ describe("The log line of a request", () => {
       expect(JSON.stringify(server.lines)).not.toMatch(/secret(?!_invalid)|client_version/)
     }
     yield* server.drain.begin
+    expect((yield* server.send(good.healthz)).status).toBe(200)
     server.lines.length = 0
     yield* server.send(good.readyz)
     expect(requestLines(server).map(({ fields, level }) => [level, fields.status])).toEqual([["INFO", 503]])

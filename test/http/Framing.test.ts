@@ -92,18 +92,4 @@ sharing(sharedOnSocket())("Bytes on a connection", (it) => {
     const { headers } = yield* server.send({ path: "/healthz" })
     expect([headers.connection, headers["keep-alive"]]).toEqual(["keep-alive", "timeout=65"])
   })
-
-  it.effect("of a HEAD are answered like a GET, without a body", function* () {
-    const server = yield* shared
-    const { healthz, iam, me, readyz, version } = yield* goodRequests(server)
-    const page = ["/docs", "/openapi.json"].map((path) => ({ path, headers: { accept: "text/html" } }))
-    for (const sent of [me, healthz, iam, readyz, version, ...page]) {
-      const get = yield* server.send(sent)
-      const { headers, status, text } = yield* server.send({ ...sent, method: "HEAD" })
-      const same = ["content-length", "content-type"].map((name) => headers[name] === get.headers[name])
-      expect([sent.path, status, text, ...same]).toEqual([sent.path, 200, "", true, true])
-    }
-    const refused = yield* server.send({ method: "HEAD", path: me.path })
-    expect([refused.status, refused.text, refused.headers["www-authenticate"]]).toEqual([401, "", "Bearer"])
-  })
 })

@@ -87,7 +87,6 @@ sharing(Idempotency.Default)("executeOnce", ({ effect }) => {
   const at = (environmentId: string): Sharing => ({ ...one, plane: testing(environmentId) })
   const pairs: ReadonlyArray<readonly [string, Sharing, Sharing, (readonly [boolean, boolean])?]> = [
     ["joined", one, { ...one }],
-    ["joined", one, one, [false, false]],
     ["joined", read, { ...read }],
     ["apart", one, { ...one, operation: "refresh" }],
     ["apart", one, at("a")],

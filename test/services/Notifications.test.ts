@@ -7,6 +7,7 @@ import { type TingRequest, tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/usecases/Notifications.ts"
 import type { Caller } from "../../src/services/Iam.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
+import type { PreparedCall } from "../../src/services/Ting.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { fired, prepared, settle } from "../world/Sending.ts"
 import { StoreSwitches } from "../world/TestStore.ts"
@@ -49,7 +50,9 @@ describe("a ting", () => {
       metadata: { mood: "calm" }
     })
     expect(yield* send({ metadata: { mood: "calm" } })).toEqual({ ...sent, replayed: true })
-    expect(yield* iam.calls("prove")).toBe(proofs + 2)
+    yield* send({ key: "si:deejay/plain" })
+    expect(read((yield* sends)[2])).not.toHaveProperty("metadata")
+    expect(yield* iam.calls("prove")).toBe(proofs + 3)
   })
 
   const keys = ["trigger/7", "si:deejay", "si:deejay2/x", "si:other/x", " si:deejay/x", "SI:deejay/x"]
@@ -131,6 +134,8 @@ scenario("a subscription registers the caller, also after a revoked grant, and i
     for: "si:deejay",
     active: true
   })
+  const [[call] = []] = yield* ting.seen<[PreparedCall]>("register")
+  expect(read(call?.body)).toEqual({ org_id: "acme", app_id: "music", for: "si:deejay" })
   expect(yield* ting.isRegistered(deejay)).toBe(true)
   expect(yield* recorded).toBe(true)
   expect(yield* (yield* StoreSwitches).seen("recipients.activate")).toEqual([

@@ -1,11 +1,12 @@
 /** Who calls: authentication and `me`. */
-import { Effect, Redacted } from "effect"
+import { Clock, Effect, Fiber, Redacted, TestClock } from "effect"
 import { describe, expect } from "vitest"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
 import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/usecases/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { authenticate, loggedIn, loginAs } from "../world/Logins.ts"
+import { StoreSwitches } from "../world/TestStore.ts"
 import { callerKey, inRequest, production, scenario } from "../world/UseCaseLayers.ts"
 import { codeOf } from "./Codes.ts"
 
@@ -96,4 +97,13 @@ describe("me", () => {
     yield* store.breakDown("recipients.isActive")
     expect(yield* codeOf(ready())).toBe("dependency_unavailable")
   })
+})
+
+scenario("A write that hangs, and may be lost, delays a login by 2 s", function* () {
+  const held = yield* (yield* StoreSwitches).hold("recipients.activate")
+  const startedAt = yield* Clock.currentTimeMillis
+  const fiber = yield* Effect.fork(Effect.zipRight(loginAs(), Clock.currentTimeMillis))
+  yield* held.arrived
+  yield* TestClock.adjust("10 seconds")
+  expect((yield* Fiber.join(fiber)) - startedAt).toBe(2_000)
 })

@@ -207,6 +207,10 @@ export const kill = ({ child, ended }: Running) => {
   return ended
 }
 
+/** The end of a program, and all that it said. */
+export const ended = ({ ended: end, output }: Running) =>
+  Effect.promise(async () => ({ code: (await end).code, output: output() }))
+
 /** Below the ports that systems give to connections and to listeners on port 0, so that no other process gets it meanwhile. */
 const reservable = { from: 10_000, to: 32_000 }
 
@@ -271,9 +275,9 @@ export const metricsUrl = ({ server: { says } }: Pick<Served, "server">) =>
 export const refuse = (environment: Environment, shell = "") =>
   Effect.gen(function* () {
     const world = yield* upstreams
-    const { ended, output } = yield* startProcess({ ...environmentOf(world), ...environment }, shell)
-    const { code } = yield* Effect.promise(() => ended)
-    return { code, output: output().replaceAll(/^\{.*\}\n/gm, "") }
+    const running = yield* startProcess({ ...environmentOf(world), ...environment }, shell)
+    const { code, output } = yield* ended(running)
+    return { code, output: output.replaceAll(/^\{.*\}\n/gm, "") }
   })
 
 /** Stops the server with SIGTERM. Returns its exit code and the milliseconds it took. */

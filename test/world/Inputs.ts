@@ -448,7 +448,6 @@ const paths: ReadonlyArray<readonly [string, (path: string, word: string) => str
   ["upper case", (path) => path.toUpperCase()],
   ["a percent code", (path) => path.replace(/.$/, (last) => `%${last.charCodeAt(0).toString(16)}`)],
   ["a way up before", (path, word) => `/${word}/..${path}`],
-  ["a parameter", (path, word) => `${path};${word}`],
   ["a word", (_, word) => `/${word}`],
   ["3,000 characters", (path) => `${path}/${"a".repeat(3_000)}`]
 ]

@@ -296,5 +296,3 @@ export const makeOracle = ({ callsPerMinute, database, logs, upstreams }: Oracle
     }
   }
 }
-
-export type Oracle = ReturnType<typeof makeOracle>

@@ -28,8 +28,6 @@ export type IamMethod = Exclude<keyof IamService, "verifyWebhook">
 
 export interface Login {
   readonly actor: string
-  /** Default: all organisations of the actor. */
-  readonly organisations?: ReadonlyArray<string>
   /** Default: all approved scopes. */
   readonly scopes?: ReadonlyArray<string>
 }
@@ -137,11 +135,8 @@ const make = Effect.gen(function* () {
     /** Revokes the environment's secret. */
     deleteEnvironment: ({ state }: Environment) => Effect.sync(() => controls.deleteEnvironment(state.id)),
     /** Mints a short-lived token; in production by default. */
-    slt: ({ actor, organisations: orgs, scopes }: Login, state = inProduction) =>
-      Effect.sync(() => {
-        const login = { appId: "music", actor, ...(orgs && { orgs }), ...(scopes && { scopes }) }
-        return Redacted.make(controls.mintSlt(state.id, login))
-      }),
+    slt: (login: Login, state = inProduction) =>
+      Effect.sync(() => Redacted.make(controls.mintSlt(state.id, { appId: "music", ...login }))),
     /** Changes every later introspection. */
     alter: (next: typeof change) =>
       Effect.sync(() => {

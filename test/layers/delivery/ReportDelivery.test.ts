@@ -73,15 +73,13 @@ describe("Reports", () => {
     expect([yield* filed(verified), yield* filed(retried), yield* filed(next)]).toEqual([5, 6, 7])
   })
 
-  it.scoped.each(["removed", "discarded"])("that wait for the pace are %s, and never filed", function* (how) {
+  it.scoped("that wait for the pace, and are discarded, are never filed", function* () {
     const { admit, delivery, filed, jump, levels, now, pass, start, store, tracker } = yield* makeHarness
     const [first, second] = [yield* admit(), yield* admit()]
     yield* start("tracker", { limits: { hourlyWrites: 1 } })
     yield* pass(2)
     expect([yield* filed(first), yield* delivery(second)]).toMatchObject([1, { state: "leased" }])
-    if (how === "removed")
-      expect(yield* store.queries.removeReport(second.id, "request 12", now())).toBe("removed")
-    else expect(yield* store.deliveries.discard(`report:${second.id}`, now(), "spam")).toBe(true)
+    expect(yield* store.deliveries.discard(`report:${second.id}`, now(), "spam")).toBe(true)
     const third = yield* admit()
     yield* pass(5)
     // The worker goes on with the next one, and the write of the hour is lost.

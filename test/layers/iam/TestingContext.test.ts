@@ -1,6 +1,5 @@
 import { assert, describe } from "vitest"
 import { it } from "../../world/Test.ts"
-import { deepStrictEqual } from "@effect/vitest/utils"
 import { Effect, Redacted } from "effect"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
@@ -10,14 +9,6 @@ const path = "/application/testing-context"
 const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)
 
 describe("resolvePlane", () => {
-  it.scoped("returns the environment of a secret", function* () {
-    const { environment, iam, testing } = yield* iamWorld()
-    const plane = yield* iam.resolvePlane(testing.secret)
-    deepStrictEqual(Redacted.value(plane.secret), environment.musicSecret)
-    const { environmentId, webhookKeyDigest } = environment
-    assert.deepInclude(plane, { _tag: "Testing", environmentId, webhookKeyDigest })
-  })
-
   const id = "0199b000-0000-7000-8000-00000000000e"
   const context = { environment_id: id, application: { app_id: "music" } }
 

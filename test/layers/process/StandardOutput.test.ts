@@ -1,4 +1,4 @@
-/** Lines on standard output of a real process. test/faults/Logs.test.ts has a server on a full disk and on a closed pipe. */
+/** Lines on standard output of a real process. test/faults/Logs.test.ts has a server on a closed pipe. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { spawn, spawnSync } from "node:child_process"

@@ -8,7 +8,6 @@ import { type StoreFailureKind, StoreUnavailable } from "../../../src/services/S
 it.scoped.each<readonly [StoreFailureKind, failures: number, waited: number]>([
   ["unanswered", 13, 12],
   ["unanswered", 100, 60],
-  ["schema", 1, 0],
   ["other", 1, 0]
 ])("%s in %d attempts: waits %d s", function* ([kind, failures, waited]) {
   const seen = { attempts: 0, open: 0 }

@@ -177,14 +177,6 @@ export const postgres: Kind = kind({
     })
 })
 
-/** What is left of a database from before the first release: its migrations, and one of its tables. */
-export const unreleasedSchema = `
-  CREATE TABLE migrations (
-    migration_id INTEGER NOT NULL PRIMARY KEY, created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, name TEXT NOT NULL
-  );
-  CREATE TABLE known_planes (environment_id TEXT NOT NULL PRIMARY KEY, webhook_key_digest TEXT NOT NULL, remembered_at BIGINT NOT NULL);
-  INSERT INTO migrations (migration_id, name) VALUES (1, 'initial')`
-
 /** Opens a database of either kind without migrations, like a command that only reads. */
 export const openUnmigrated = (place: string) =>
   databaseFromSettings(

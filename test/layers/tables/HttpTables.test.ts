@@ -119,12 +119,9 @@ it.scoped("Without an acknowledgement the records are kept, and no key is shown"
     [faults.status(500, error("ingest_unavailable"))],
     [faults.status(503, error("x"), { "retry-after": "9" }), 9],
     [faults.status(429, "slow down", { "retry-after": "20" }), 20],
-    [faults.status(404, error("not_found"))],
     [faults.status(400, error("something_else"))],
-    [faults.status(400, "<html>")],
     [faults.html(403)],
     [faults.notJson()],
-    [faults.status(200, {})],
     [faults.status(202, { batch_id: ids[0], status: "ok" })],
     [faults.status(200, { batch_id: ids[0], status: "ok" })],
     [{ kind: "drop-after" }]

@@ -257,32 +257,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    // Each has its own bound of 8 refreshes a minute: half of the places between them.
-    name: "six actors who refresh in a loop",
-    play: (world, size) => {
-      daemons(world)
-      times(6, (index) =>
-        start(async () => {
-          const address = addressAt(22, index)
-          let session = await world.sessionOf("refresher", `c:refresher${index}`, address)
-          for (;;) {
-            const refresh = requests.refresh(session?.refresh ?? "", world.newKey())
-            session = world.ownTokens(await world.send(address, refresh), "refresher") ?? session
-            await world.time.sleep(second)
-          }
-        })
-      )
-      return {
-        from: 2 * minute,
-        until: lasting(size, 3.5, 20),
-        demands: [
-          ...wellServed(world, "daemon", { onTime: 0.8, wait: 60 }),
-          callsOf(world, ["refresher"], 6 * 8)
-        ]
-      }
-    }
-  },
-  {
     // More than IAM's limit serves: their reads wait, their sessions do not.
     name: "more daemons than the budget serves",
     play: (world, size) => {
@@ -343,12 +317,6 @@ export const scenarios: ReadonlyArray<Scenario> = [
       { addressOf: (index) => addressAt(21, index), minutes: 2, least: 5 },
       { addressOf: () => addressAt(20, 7), minutes: 4, least: 2 }
     ]
-  ),
-  // One address is a /64.
-  besideInventors(
-    "an inventor with many addresses of one /64",
-    [{ addressOf: (index) => `2001:db8:7:7::${index.toString(16)}`, pause: second / 4, prefixes: ["oac"] }],
-    [{ addressOf: (index) => `2001:db8:7:7:1::${index + 1}`, minutes: 2, least: 5 }]
   ),
   sessionsOfOthers(1),
   sessionsOfOthers(2)

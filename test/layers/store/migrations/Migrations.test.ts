@@ -4,7 +4,7 @@ import { it } from "../../../world/Test.ts"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import { Effect, TestClock } from "effect"
 import type { StoreService } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, openUnmigrated, unreleasedSchema } from "../Stores.ts"
+import { type Kind, onBoth, openUnmigrated } from "../Stores.ts"
 
 /** Tables and indices, as text whose white space is even. */
 const catalogs = {
@@ -113,8 +113,8 @@ onBoth("Migrations", (kind) => {
   })
 
   it.scoped("a database from before the first release is refused and kept", function* () {
-    const path = yield* emptyPath
-    yield* rawQuery(path, unreleasedSchema)
+    const path = yield* kind.ownPath
+    yield* rawQuery(path, "UPDATE migrations SET name = 'initial'")
     const content = Effect.all([schemaOf(kind, path), appliedTo(kind, path)])
     const before = yield* content
     for (const opening of [open(path), openOnly(path)]) {

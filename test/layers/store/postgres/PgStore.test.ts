@@ -97,7 +97,6 @@ describe("A Postgres that cannot be used", () => {
   > = [
     ["28P01", { password: "secret" }],
     ["28P01", { password: "" }],
-    ["3D000", { pathname: "/missing" }],
     ["ECONNREFUSED", { port: "1" }],
     ["other", { search: "sslmode=require" }]
   ]

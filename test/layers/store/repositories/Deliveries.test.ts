@@ -209,6 +209,8 @@ admit lease sending retry+9 retry+1 waiting
   a#1, yes, no, yes, no | a unknown 1/0 due 10 sent 0
 admit lease sending discard+9 discard+1 delivered issue removeReports+1
   a#1, yes, no, yes, no, none, 1
+admit lease sending remove+9 remove+1 delivered issue
+  a#1, yes, being filed, removed, no, none | a discarded 1/0 due 0 sent 0 over 10 its report was removed
 # And one that waits for its turn under a lease: its holder sends nothing then. A search for duplicates may be closing one.
 admit lease discard sending' extend released
   a#1, yes, no, no, no | a discarded 0/0 due 0 over 0 spam

@@ -157,6 +157,8 @@ onBoth("The parts of the room", ({ freshPath, freshStore, openStore }) => {
       ["v2", 10_000, ofAna, "Stored"],
       ["v5", 1_100, ofAna, "reporter"],
       ["v3", 20_000, { ...ofAna, plane: "testing" }, "Stored"],
+      // All testing planes are one holder.
+      ["t1", 1_100, { ...ofEva, plane: "another" }, "reporter"],
       ["v4", 17_000, {}, "Stored"],
       // Four fifths are used.
       ["c1", 1_100, c, "room"],
