@@ -199,7 +199,7 @@ export const makeClient = (
           payload: copied(payload) ?? {}
         }
         const send = (signature?: Signature) => calls.run("report", scope, { ...facts, ...signature })
-        return call?.anonymous === true ? send() : signed.withOptionalSession(call, scope, send)
+        return call?.anonymous === true ? send() : signed.withOptionalSession(call?.org, scope, send)
       }),
     iam: read("iam"),
     version: read("version"),
@@ -216,8 +216,8 @@ export const makeClient = (
           calls.runAny({ ...facts, ...key, ...signature, call: "request", isQuick: isRead }, scope)
         if (session === "none") return send()
         return session === "required"
-          ? signed.withSession(call, scope, send)
-          : signed.withOptionalSession(call, scope, send)
+          ? signed.withSession(call?.org, scope, send)
+          : signed.withOptionalSession(call?.org, scope, send)
       }),
     close: async () => {
       await Promise.allSettled([...closers].map((close) => close()))

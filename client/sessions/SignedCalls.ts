@@ -49,32 +49,32 @@ export const makeSignedCalls = (
 
   type Use<A> = (signature: Signature, session: StoredSession) => Promise<A>
 
-  /** Runs a call, and again with a new access token when the service refuses the present one. */
+  /** Runs a call in an organisation, and again with a new access token when the service refuses the present one. */
   const runSigned = async <A>(
-    call: CallOptions | undefined,
+    org: string | undefined,
     scope: Scope,
     use: Use<A>,
     stored: StoredSession,
     left: number = renewals
   ): Promise<A> => {
-    const org = call?.org ?? options.org ?? stored.org_id
     try {
-      return await use({ bearer: stored.access_token, org }, stored)
+      const signature = { bearer: stored.access_token, org: org ?? options.org ?? stored.org_id }
+      return await use(signature, stored)
     } catch (cause) {
       const failure = failureOf(cause)
       if (failure.code !== "unauthenticated") return Promise.reject(cause)
       if (left === 0) return Promise.reject(refuse(stored, failure.requestId))
       const next = await refresh.renewSession(stored, scope)
-      return runSigned(call, scope, use, next, left - 1)
+      return runSigned(org, scope, use, next, left - 1)
     }
   }
 
-  const withSession = async <A>(call: CallOptions | undefined, scope: Scope, use: Use<A>): Promise<A> =>
-    runSigned(call, scope, use, await refresh.getUsableSession(scope))
+  const withSession = async <A>(org: string | undefined, scope: Scope, use: Use<A>): Promise<A> =>
+    runSigned(org, scope, use, await refresh.getUsableSession(scope))
 
   /** The same, and without a session when none is stored. */
   const withOptionalSession = async <A>(
-    call: CallOptions | undefined,
+    org: string | undefined,
     scope: Scope,
     use: (signature: Signature | undefined) => Promise<A>
   ): Promise<A> => {
@@ -87,7 +87,7 @@ export const makeSignedCalls = (
     const best = await refresh
       .getUsableSession(patience)
       .catch((cause: unknown) => (isOver(failureOf(cause)) ? Promise.reject(cause) : stored))
-    return runSigned(call, scope, use, best)
+    return runSigned(org, scope, use, best)
   }
 
   /**
@@ -100,7 +100,7 @@ export const makeSignedCalls = (
     scope: Scope,
     facts: (session: StoredSession) => Omit<CallFacts, "bearer" | "org">
   ): Promise<AnswerOf<Name>> =>
-    withSession(call, scope, async (signature, session) => {
+    withSession(call?.org, scope, async (signature, session) => {
       const answer = await calls.run(name, scope, { ...facts(session), ...signature })
       await confirm(session, scope)
       return answer

@@ -48,7 +48,7 @@ const types = events.map(([type, about, meaning]) => ({
   ...abouts[about],
   type,
   about,
-  meaning: `${meaning}; ${isRemoval(type) ? "until its next login the service calls it unregistered at Ting" : "the service only records it"}`
+  meaning: `${meaning}; ${isRemoval(type) ? "until it registers again the service calls it unregistered at Ting" : "the service only records it"}`
 }))
 
 /** As the page shows them. */

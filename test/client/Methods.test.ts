@@ -60,12 +60,19 @@ it("Any value of a parameter is a result, never a defect", async () => {
 it("What a call is given is what it was at the call", async () => {
   const { client, once, requests } = await loggedIn()
   const given = { type: "t", key: "first", data: { count: 1 }, message: "first" }
-  const calls = [client.ting(given), client.report(given), client.request("POST", "/x", { body: given })]
+  const options = { org: "first", body: given }
+  const calls = [
+    client.ting(given, options),
+    client.report(given, options),
+    client.request("POST", "/x", options)
+  ]
   once("tings", () => failure(401, "unauthenticated"))
   Object.assign(given, { key: "second", message: "second" }).data.count = 2
+  options.org = "second"
   await Promise.all(calls)
   expect(requests).toHaveLength(5)
-  expect(JSON.stringify(requests.map(({ body }) => body))).not.toMatch(/second|2/)
+  const sent = requests.map(({ body, headers }) => [headers.get("x-org-id"), body])
+  expect(JSON.stringify(sent)).not.toMatch(/second|2/)
 })
 
 const durations = [0, Number.NaN, 2 ** 31, "5000"]

@@ -22,9 +22,10 @@ export const listen = (change: (change: Change) => void): void => {
     silence = setTimeout(() => change({ kind: "silent" }), longestSilence)
   }
   const open = () => {
+    // Also for a sandbox that takes the connection and never answers.
+    listenOn()
     source = new EventSource("events")
     source.addEventListener("open", () => {
-      listenOn()
       change({ kind: "connected" })
       clearTimeout(timer)
       timer = setTimeout(() => change({ kind: "settled" }), settlePause)

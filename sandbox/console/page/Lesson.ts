@@ -97,15 +97,14 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
   const last = calls.findLast(({ path, to }) => to === met.to && path === met.path) ?? met
   if (isSuccess(record) && (last.status ?? 500) >= 400)
     return `${name} never answered as it should. The service did the rest without it, and its answer says what is missing.`
-  const again = last === met ? "the next attempt" : "the retry"
   const underKey = /tokens|revoke|exchanges|tings/.test(met.path) ? " under the same key" : ""
   const outcomes: Readonly<Record<FaultKind, readonly [fine: string, refused: string]>> = {
     lost: [
-      `${name}'s answer was lost after it had committed; ${again}${underKey} got the same result. Nothing is lost and nothing is done twice.`,
+      `${name}'s answer was lost after it had committed; the retry${underKey} got the same result. Nothing is lost and nothing is done twice.`,
       `${name}'s answers were lost, so the caller does not know whether it happened; send it again under the same key to learn it safely.`
     ],
     down: [
-      `${name} could not be reached at first; ${again} got through.`,
+      `${name} could not be reached at first; the retry got through.`,
       `${name} could not be reached, and the caller knows that nothing was accepted: send it again later.`
     ],
     slow: [
@@ -113,7 +112,7 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
       `${name} was slower than the deadline allows; send it again under the same key.`
     ],
     rateLimited: [
-      `${name} asked to wait; ${again} got through.`,
+      `${name} asked to wait; the retry got through.`,
       `${name} asked to wait; the pause is passed on to the caller in Retry-After.`
     ]
   }
