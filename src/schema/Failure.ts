@@ -2,7 +2,7 @@
 import * as Data from "effect/Data"
 import * as Schema from "effect/Schema"
 import { type FailureCode, failureTable } from "./FailureTable.ts"
-import { mayBeAbsent, optionalText } from "./Fields.ts"
+import { mayBeAbsent, named, optionalText } from "./Fields.ts"
 import { Checks } from "./System.ts"
 
 export { type FailureCode, failureTable } from "./FailureTable.ts"
@@ -11,14 +11,14 @@ export { type FailureCode, failureTable } from "./FailureTable.ts"
 export const failureCodes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
 /** Details beyond the code; never a credential, never a rejected value. */
-export const Details = Schema.Struct({
+export const Details = named("FailureDetails", {
   fields: mayBeAbsent(Schema.Array(Schema.Struct({ path: Schema.String, problem: Schema.String }))),
   reason: optionalText,
   dependency: optionalText,
   upstream_code: optionalText,
   upstream_request_id: optionalText,
   checks: mayBeAbsent(Checks)
-}).annotations({ identifier: "FailureDetails" })
+})
 export type Details = typeof Details.Type
 
 export interface QuotaPolicy {

@@ -4,6 +4,10 @@ import * as Schema from "effect/Schema"
 /** Refuses unknown fields at any depth, and stops at the first problem: a hostile body has one in two bytes. */
 export const strictly = { parseOptions: { onExcessProperty: "error", errors: "first" } } as const
 
+/** A struct with its name in the document. */
+export const named = <const Fields extends Schema.Struct.Fields>(identifier: string, fields: Fields) =>
+  Schema.Struct(fields).annotations({ identifier })
+
 /** The strict schema of a request. */
 export const request = <const Fields extends Schema.Struct.Fields>(identifier: string, fields: Fields) =>
   Schema.Struct(fields).annotations({ identifier, ...strictly })
@@ -23,8 +27,10 @@ export const Text = (minLength: number, maxLength: number) =>
     })
   )
 
-/** A text with its description in the document. */
-export const described = (description: string) => Schema.String.annotations({ description })
+/** Values with their description in the document. */
+export const about = <A, I>(schema: Schema.Schema<A, I>, description: string) =>
+  schema.annotations({ description })
+export const described = (description: string) => about(Schema.String, description)
 
 /** Absent, but never `undefined` or null. */
 export const mayBeAbsent = <S extends Schema.Schema.All>(schema: S) =>

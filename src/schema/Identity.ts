@@ -1,6 +1,7 @@
 /** Identifiers and credentials of identity-service.md 2 that cross the boundary of this service. */
 import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { about, named } from "./Fields.ts"
 import { organisationPattern, publicIdPattern } from "./Patterns.ts"
 
 export const PublicId = Schema.String.pipe(Schema.pattern(publicIdPattern)).annotations({
@@ -16,10 +17,10 @@ export type ActorType = typeof ActorType.Type
 export const actorTypeOf = (publicId: string): ActorType =>
   publicId.startsWith("si:") ? "silicon" : "carbon"
 
-export const Actor = Schema.Struct({
-  type: ActorType.annotations({ description: "`silicon` for a Silicon, `carbon` for a Carbon" }),
+export const Actor = named("Actor", {
+  type: about(ActorType, "`silicon` for a Silicon, `carbon` for a Carbon"),
   public_id: PublicId
-}).annotations({ identifier: "Actor" })
+})
 export type Actor = typeof Actor.Type
 
 export const OrganisationId = Schema.String.pipe(Schema.pattern(organisationPattern)).annotations({

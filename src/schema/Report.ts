@@ -1,14 +1,14 @@
 import * as Schema from "effect/Schema"
-import { described, hasLengthBetween, JsonObject, request, Text } from "./Fields.ts"
+import { about, described, hasLengthBetween, JsonObject, named, request, Text } from "./Fields.ts"
 
 /** `https://<host>/<owner>/<repository>/pull/<number>`. */
 const pullRequestPattern =
   /^https:\/\/[A-Za-z0-9.-]+(?::\d{1,5})?\/[A-Za-z0-9_.-]+\/[A-Za-z0-9_.-]+\/pull\/[1-9]\d{0,9}$/
 
-const Attachment = Schema.Struct({
+const Attachment = named("Attachment", {
   name: Text(1, 120),
-  content: Text(0, 100_000).annotations({ description: "Text" })
-}).annotations({ identifier: "Attachment" })
+  content: about(Text(0, 100_000), "Text")
+})
 
 /** `null` is the same as absent for the optional fields, also when a retry is compared with its first attempt. */
 export const ReportRequest = request("ReportRequest", {
@@ -49,15 +49,11 @@ export const ReportRequest = request("ReportRequest", {
 })
 export type ReportRequest = typeof ReportRequest.Type
 
-export const Report = Schema.Struct({
+export const Report = named("Report", {
   id: described("Starts with `rep_`"),
-  status: Schema.Literal("stored", "filed").annotations({
-    description: "`filed` once its issue exists in the tracker"
-  }),
+  status: about(Schema.Literal("stored", "filed"), "`filed` once its issue exists in the tracker"),
   issue_url: Schema.NullOr(Schema.String),
-  reporter: Schema.NullOr(Schema.String).annotations({
-    description: "Your public id when you signed the report"
-  }),
+  reporter: about(Schema.NullOr(Schema.String), "Your public id when you signed the report"),
   created_at: described("RFC 3339, UTC"),
-  replayed: Schema.Boolean.annotations({ description: "This key stored the same report before" })
-}).annotations({ identifier: "Report" })
+  replayed: about(Schema.Boolean, "This key stored the same report before")
+})

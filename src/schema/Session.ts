@@ -1,5 +1,5 @@
 import * as Schema from "effect/Schema"
-import { described, optionalText, request } from "./Fields.ts"
+import { about, described, named, optionalText, request } from "./Fields.ts"
 import { Actor, EnvironmentId, OrganisationId } from "./Identity.ts"
 
 const sessionFields = {
@@ -12,16 +12,16 @@ const sessionFields = {
   scope: described("Granted scopes, ascending, separated by one space"),
   actor: Actor,
   org_id: OrganisationId,
-  org_ids: Schema.Array(OrganisationId).annotations({ description: "Organisations granted, ascending" }),
+  org_ids: about(Schema.Array(OrganisationId), "Organisations granted, ascending"),
   testing_environment_id: EnvironmentId
 }
 
 /** What refresh returns; login adds `ting`. */
-export const Session = Schema.Struct(sessionFields).annotations({ identifier: "Session" })
+export const Session = named("Session", sessionFields)
 export type Session = typeof Session.Type
 
 /** Outcome of registering the actor as a notification recipient; it never fails the login. */
-export const TingOutcome = Schema.Struct({
+export const TingOutcome = named("TingOutcome", {
   subscribed: Schema.Boolean,
   subscription_id: optionalText.annotations({
     description: "Starts with `sub_`; present when registered"
@@ -29,12 +29,10 @@ export const TingOutcome = Schema.Struct({
   error: optionalText.annotations({
     description: "Error code of a failed registration, for example `dependency_unavailable`"
   })
-}).annotations({ identifier: "TingOutcome" })
+})
 export type TingOutcome = typeof TingOutcome.Type
 
-export const LoginSession = Schema.Struct({ ...sessionFields, ting: TingOutcome }).annotations({
-  identifier: "LoginSession"
-})
+export const LoginSession = named("LoginSession", { ...sessionFields, ting: TingOutcome })
 
 export const LoginRequest = request("LoginRequest", {
   slt: Schema.String.pipe(Schema.pattern(/^[\x21-\x7e]{1,8192}$/)).annotations({
@@ -54,7 +52,7 @@ export const LogoutRequest = request("LogoutRequest", {
   )
 })
 
-export const Me = Schema.Struct({
+export const Me = named("Me", {
   authenticated: Schema.Literal(true),
   actor: Actor,
   org_id: OrganisationId,
@@ -65,5 +63,5 @@ export const Me = Schema.Struct({
     description: "The actor is registered as a recipient in this organisation and the token may send"
   }),
   testing_environment_id: EnvironmentId
-}).annotations({ identifier: "Me" })
+})
 export type Me = typeof Me.Type

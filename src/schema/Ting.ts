@@ -1,5 +1,5 @@
 import * as Schema from "effect/Schema"
-import { described, JsonObject, mayBeAbsent, request, strictly, Text } from "./Fields.ts"
+import { about, described, JsonObject, mayBeAbsent, named, request, strictly, Text } from "./Fields.ts"
 import { PublicId } from "./Identity.ts"
 
 /** Largest outgoing ting, bytes of the exact UTF-8 body (notification-service.md 3.2). */
@@ -21,22 +21,20 @@ const TingKey = Schema.String.pipe(
 })
 
 export const TingRequest = request("TingRequest", {
-  type: Text(1, 255).annotations({
-    description: "A type registered for this application, see `ting_types` of `GET /api/v1/iam`"
-  }),
+  type: about(Text(1, 255), "A type registered for this application, see `ting_types` of `GET /api/v1/iam`"),
   key: TingKey,
-  data: JsonObject.annotations({ description: "Any JSON object" }),
+  data: about(JsonObject, "Any JSON object"),
   metadata: mayBeAbsent(JsonObject).annotations({ description: "Any JSON object" })
 })
 export type TingRequest = typeof TingRequest.Type
 
-export const SentTing = Schema.Struct({
+export const SentTing = named("Ting", {
   id: described("Starts with `msg_`"),
   created_at: described("RFC 3339, UTC"),
   key: Schema.String,
-  silent: Schema.Boolean.annotations({ description: "The recipient muted this type: stored, never pushed" }),
-  replayed: Schema.Boolean.annotations({ description: "This key was accepted before; nothing new was sent" })
-}).annotations({ identifier: "Ting" })
+  silent: about(Schema.Boolean, "The recipient muted this type: stored, never pushed"),
+  replayed: about(Schema.Boolean, "This key was accepted before; nothing new was sent")
+})
 export type SentTing = typeof SentTing.Type
 
 /** Exactly `{}`. A struct without fields would accept any fields. */
@@ -49,10 +47,10 @@ export const SubscriptionRequest = Schema.Record({
   jsonSchema: { type: "object", properties: {}, required: [], additionalProperties: false }
 })
 
-export const Subscription = Schema.Struct({
+export const Subscription = named("Subscription", {
   id: described("Starts with `sub_`"),
   app_id: Schema.String,
   for: PublicId,
   active: Schema.Boolean
-}).annotations({ identifier: "Subscription" })
+})
 export type Subscription = typeof Subscription.Type
