@@ -73,11 +73,9 @@ export interface Telemetry {
 }
 
 /** The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. */
-const isPermanentRefusal = ({ code, response, retryable, status }: MusicError): boolean => {
+const isPermanentRefusal = ({ code, response, retryable, status }: MusicError): boolean =>
   // Without an answer the program's own hook has failed.
-  const isAnswered = response !== undefined
-  return isAnswered && code !== "unexpected_answer" && Number(status) < 500 && !retryable
-}
+  response !== undefined && code !== "unexpected_answer" && Number(status) < 500 && !retryable
 
 const selectRefused = (
   batch: ReadonlyArray<QueuedEvent>,

@@ -49,7 +49,7 @@ interface Login {
   readonly login: string
   actor: string | null
   /** Of a token that this service did not hand out: those of its login are not known. */
-  readonly isOfOne?: true
+  readonly isForeign?: true
 }
 
 interface Known {
@@ -121,7 +121,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
       return (key: string, isKept: boolean): boolean => {
         const other = loginOf(key)
         const isOfOwn = own === undefined ? !isKept : own.login === other?.login
-        return key.startsWith(`${planeId(plane)} `) && (isOfOwn || (other?.isOfOne ?? other === undefined))
+        return key.startsWith(`${planeId(plane)} `) && (isOfOwn || (other?.isForeign ?? other === undefined))
       }
     },
     /** Runs the call; before it looks in the store for a token that memory does not know. */
@@ -167,7 +167,7 @@ export const makeCredentials = (sessions: SessionDigests, secret: Redacted.Redac
     /** IAM confirmed it. A token that this service did not hand out is a login of its own, of the actor that IAM names. */
     confirm: (plane: Plane, key: string, publicId?: string | null): void => {
       const found = known.get(key)
-      const own = { login: sessionDigest(key), actor: actorIn(plane, publicId), isOfOne: true } as const
+      const own = { login: sessionDigest(key), actor: actorIn(plane, publicId), isForeign: true } as const
       const login = found?.login ?? own
       put(key, { login, receivedAt: found?.receivedAt })
     },
